@@ -1,0 +1,149 @@
+//! Condition types and reasons, and how a condition is merged into a status.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// Types of the conditions of Targets, ClusterTargets, Sources and ClusterSources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The object is valid and nothing else claims the same cluster.
+    Accepted,
+    /// The target answers.
+    Reachable,
+    /// All is in place.
+    Ready,
+}
+
+/// Why a condition has its status. Users and alerts match on these words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Everything is as it should be.
+    Ok,
+    /// The kubeconfig Secret does not exist.
+    SecretNotFound,
+    /// The kubeconfig Secret lacks the key, or its content is no kubeconfig.
+    KubeconfigInvalid,
+    /// The kubeconfig asks for what is not allowed in a tenant's Secret: files, commands, no TLS check.
+    KubeconfigForbidden,
+    /// The spec is invalid in a way that admission could not see.
+    SpecInvalid,
+    /// Another, older Target stands for the same cluster.
+    SameCluster,
+    /// The target does not speak our protocol.
+    OldProtocol,
+    /// The identity of the target could not be read yet.
+    IdentityUnknown,
+    /// The target does not answer.
+    Unreachable,
+    /// The target refuses our identity or what we must do there.
+    Forbidden,
+    /// Not looked at yet.
+    Pending,
+}
+
+impl Kind {
+    /// The word in `type`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Accepted => "Accepted",
+            Kind::Reachable => "Reachable",
+            Kind::Ready => "Ready",
+        }
+    }
+}
+
+impl Reason {
+    /// The word in `reason`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Ok => "Ok",
+            Reason::SecretNotFound => "SecretNotFound",
+            Reason::KubeconfigInvalid => "KubeconfigInvalid",
+            Reason::KubeconfigForbidden => "KubeconfigForbidden",
+            Reason::SpecInvalid => "SpecInvalid",
+            Reason::SameCluster => "SameCluster",
+            Reason::OldProtocol => "OldProtocol",
+            Reason::IdentityUnknown => "IdentityUnknown",
+            Reason::Unreachable => "Unreachable",
+            Reason::Forbidden => "Forbidden",
+            Reason::Pending => "Pending",
+        }
+    }
+}
+
+/// Whether a condition is there and `True`.
+#[must_use]
+pub fn is_true(conditions: &[Condition], kind: Kind) -> bool {
+    conditions.iter().any(|condition| condition.type_ == kind.as_str() && condition.status == "True")
+}
+
+/// What a condition is to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Its type.
+    pub kind: Kind,
+    /// `True` (Some(true)), `False` or `Unknown` (None).
+    pub status: Option<bool>,
+    /// Its reason.
+    pub reason: Reason,
+    /// What a user can do about it.
+    pub message: String,
+}
+
+/// Puts verdicts into a list of conditions. The transition time of a condition whose status stays is kept.
+pub fn merge(conditions: &mut Vec<Condition>, verdicts: &[Verdict], generation: Option<i64>, now: &Time) {
+    for verdict in verdicts {
+        let status = match verdict.status {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let old = conditions.iter().position(|condition| condition.type_ == verdict.kind.as_str());
+        let since = old
+            .and_then(|at| conditions.get(at))
+            .filter(|condition| condition.status == status)
+            .map_or_else(|| now.clone(), |condition| condition.last_transition_time.clone());
+        let condition = Condition {
+            type_: verdict.kind.as_str().to_owned(),
+            status: status.to_owned(),
+            reason: verdict.reason.as_str().to_owned(),
+            message: verdict.message.clone(),
+            observed_generation: generation,
+            last_transition_time: since,
+        };
+        match old.and_then(|at| conditions.get_mut(at)) {
+            Some(slot) => *slot = condition,
+            None => conditions.push(condition),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Reason, Verdict, is_true, merge};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    fn verdict(status: bool) -> Verdict {
+        Verdict { kind: Kind::Reachable, status: Some(status), reason: Reason::Ok, message: String::new() }
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let mut conditions = Vec::new();
+        merge(&mut conditions, &[verdict(true)], Some(1), &at(1));
+        merge(&mut conditions, &[verdict(true)], Some(2), &at(2));
+        assert_eq!(conditions[0].last_transition_time, at(1));
+        assert_eq!(conditions[0].observed_generation, Some(2));
+        assert!(is_true(&conditions, Kind::Reachable));
+        merge(&mut conditions, &[verdict(false)], Some(2), &at(3));
+        assert_eq!(conditions[0].last_transition_time, at(3));
+        assert_eq!(conditions.len(), 1);
+        assert!(!is_true(&conditions, Kind::Reachable));
+    }
+}

@@ -1,0 +1,178 @@
+//! One rule per test: what a delegate keeps, loses and gains.
+
+use super::{Destination, Origin, chaperon};
+use crate::keys;
+use crate::raw::{Pod, PodChaperon};
+use crate::v1alpha1::LabelRewriting;
+use serde_json::{Value, json};
+
+const ORIGIN: Origin<'_> = Origin { cluster_name: "", cluster_uid: "source-uid" };
+const DESTINATION: Destination<'_> = Destination {
+    cluster_uid: "target-uid",
+    virtual_node: "admiralty-default-c2",
+    labels: LabelRewriting::Rewrite,
+};
+
+fn proxy(manifest: &Value) -> Pod {
+    serde_json::from_value(json!({"metadata": {
+        "name": "web-0", "namespace": "shop", "uid": "pod-uid",
+        "annotations": {keys::SOURCE_POD_MANIFEST: manifest.to_string()},
+    }}))
+    .unwrap()
+}
+
+fn build(metadata: &Value, spec: &Value) -> PodChaperon {
+    chaperon(&proxy(&json!({"metadata": metadata, "spec": spec})), ORIGIN, DESTINATION).unwrap()
+}
+
+#[track_caller]
+fn check(spec: &Value, want: &Value) {
+    let mut got = build(&json!({}), spec).spec;
+    got.as_object_mut().unwrap().remove("schedulerName");
+    assert_eq!(&got, want);
+}
+
+#[test]
+fn case_002_fields_that_nobody_knows_reach_the_delegate() {
+    let spec = json!({
+        "initContainers": [{"name": "s", "restartPolicy": "Always", "resizePolicy": [{"resourceName": "cpu"}]}],
+        "containers": [{"name": "c"}],
+        "futureField": {"x": 1}, "hostUsers": false, "resourceClaims": [{"name": "gpu"}],
+    });
+    check(&spec, &spec);
+}
+
+#[test]
+fn case_009_what_admission_filled_in_is_left_to_the_target() {
+    check(
+        &json!({"priority": 0, "priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority",
+        "overhead": {"cpu": "1"}, "nodeName": "n", "enableServiceLinks": true,
+        "tolerations": [
+            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+        ]}),
+        &json!({"priorityClassName": "high", "enableServiceLinks": true, "tolerations": [
+            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+        ]}),
+    );
+}
+
+#[test]
+fn every_mount_of_the_source_token_goes() {
+    let mount =
+        json!({"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
+    let own = json!({"name": "data", "mountPath": "/data"});
+    check(
+        &json!({
+            "serviceAccountName": "app",
+            "initContainers": [{"name": "i", "volumeMounts": [mount]}],
+            "containers": [{"name": "c", "volumeMounts": [own, mount]}],
+            "volumes": [{"name": "data", "emptyDir": {}}, {"name": "kube-api-access-x", "projected": {}}],
+        }),
+        &json!({
+            "serviceAccountName": "app",
+            "initContainers": [{"name": "i"}],
+            "containers": [{"name": "c", "volumeMounts": [own]}],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+        }),
+    );
+}
+
+#[test]
+fn a_volume_that_is_mounted_elsewhere_as_well_stays() {
+    let spec = json!({
+        "containers": [{"name": "c", "volumeMounts": [{"name": "t", "mountPath": "/t"}]},
+            {"name": "d", "volumeMounts": [{"name": "t", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]}],
+        "volumes": [{"name": "t", "projected": {}}],
+    });
+    assert_eq!(build(&json!({}), &spec).spec["volumes"], spec["volumes"]);
+}
+
+#[test]
+fn the_delegate_belongs_to_the_candidate_scheduler() {
+    assert_eq!(
+        build(&json!({}), &json!({"schedulerName": "own"})).spec["schedulerName"],
+        keys::CANDIDATE_SCHEDULER
+    );
+}
+
+#[test]
+fn without_reservation_the_pod_keeps_its_scheduler() {
+    let metadata = json!({"annotations": {keys::NO_RESERVATION: ""}});
+    assert_eq!(build(&metadata, &json!({"schedulerName": "own"})).spec["schedulerName"], "own");
+}
+
+#[test]
+fn constraints_used_for_virtual_nodes_do_not_reach_real_ones() {
+    let metadata = json!({"annotations": {keys::USE_CONSTRAINTS_FROM_SPEC: ""}});
+    let spec = json!({"nodeSelector": {"a": "b"}, "affinity": {}, "tolerations": [], "topologySpreadConstraints": []});
+    let built = build(&metadata, &spec).spec;
+    assert_eq!(built, json!({"schedulerName": keys::CANDIDATE_SCHEDULER}));
+}
+
+#[test]
+fn selectors_of_the_pod_itself_follow_its_labels() {
+    let selector = |prefix: &str| {
+        json!({"matchLabels": {format!("{prefix}app"): "web"},
+            "matchExpressions": [{"key": format!("{prefix}tier"), "operator": "In", "values": ["a"]}]})
+    };
+    let spec = |prefix: &str| {
+        json!({
+            "affinity": {"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "h", "labelSelector": selector(prefix)}],
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": {"topologyKey": "h", "labelSelector": selector(prefix)}}],
+            }},
+            "topologySpreadConstraints": [{"topologyKey": "z", "labelSelector": selector(prefix),
+                "matchLabelKeys": [format!("{prefix}pod-template-hash")]}],
+        })
+    };
+    check(&spec(""), &spec(keys::PREFIX));
+}
+
+#[test]
+fn a_target_may_keep_all_labels() {
+    let manifest = json!({"metadata": {"labels": {"app": "web"}}, "spec": {}});
+    let keep = Destination { labels: LabelRewriting::Keep, ..DESTINATION };
+    assert_eq!(chaperon(&proxy(&manifest), ORIGIN, keep).unwrap().label("app"), Some("web"));
+}
+
+#[test]
+fn a_chaperon_names_its_parent_and_never_an_empty_cluster() {
+    let built =
+        build(&json!({"labels": {"app": "web"}, "annotations": {"note": "1", keys::ELECT: ""}}), &json!({}));
+    assert_eq!(built.parent(), ("shop", "web-0"));
+    assert_eq!(built.parent_uid(), "pod-uid");
+    assert_eq!(built.label(keys::PARENT_CLUSTER_NAME), Some("source-uid"));
+    assert_eq!(built.label(keys::TARGET_UID), Some("target-uid"));
+    assert_eq!(built.label("multicluster.admiralty.io/app"), Some("web"));
+    assert_eq!((built.annotation("note"), built.annotation(keys::ELECT)), (Some("1"), None));
+    assert!(!built.is_allowed() && built.metadata.finalizers.is_none());
+}
+
+#[test]
+fn replicas_are_of_one_class_and_others_are_not() {
+    let class = |metadata: &Value, spec: &Value| {
+        build(metadata, spec).annotation(keys::SPEC_HASH).unwrap().to_owned()
+    };
+    let first =
+        class(&json!({"labels": {"statefulset.kubernetes.io/pod-name": "a-0"}}), &json!({"hostname": "a-0"}));
+    let second =
+        class(&json!({"labels": {"statefulset.kubernetes.io/pod-name": "a-1"}}), &json!({"hostname": "a-1"}));
+    assert_eq!(first, second);
+    assert_ne!(first, class(&json!({}), &json!({"hostname": "a-0", "hostNetwork": true})));
+}
+
+#[test]
+fn a_manifest_in_yaml_is_read_as_well() {
+    let mut pod = proxy(&json!({}));
+    let yaml = "metadata:\n  creationTimestamp: null\nspec:\n  containers:\n  - name: c\nstatus: {}\n";
+    pod.metadata.annotations = Some([(keys::SOURCE_POD_MANIFEST.to_owned(), yaml.to_owned())].into());
+    assert_eq!(chaperon(&pod, ORIGIN, DESTINATION).unwrap().spec["containers"][0]["name"], "c");
+}
+
+#[test]
+fn a_broken_manifest_is_an_error_that_names_the_annotation() {
+    let error = chaperon(&proxy(&json!([])), ORIGIN, DESTINATION).unwrap_err();
+    assert!(error.to_string().contains("sourcepod-manifest"), "{error}");
+}

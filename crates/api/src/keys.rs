@@ -1,0 +1,128 @@
+//! Every label, annotation, finalizer and fixed name, grouped by who writes it.
+
+/// The prefix of all keys of the placement contract.
+pub const PREFIX: &str = "multicluster.admiralty.io/";
+
+/// Joins the prefix and a key, at compile time.
+macro_rules! key {
+    ($name:literal) => {
+        concat!("multicluster.admiralty.io/", $name)
+    };
+}
+
+// Users.
+
+/// Label of a namespace: its value [`ENABLED`] lets pods of the namespace elect.
+pub const NAMESPACE: &str = "multicluster-scheduler";
+/// The value of [`NAMESPACE`] that counts.
+pub const ENABLED: &str = "enabled";
+/// Annotation of a pod (present: elected; [`NEVER`]: opted out) and label of a namespace ([`ALL`]: every pod).
+pub const ELECT: &str = key!("elect");
+/// Value of the namespace label [`ELECT`]: every pod of the namespace is elected.
+pub const ALL: &str = "all";
+/// Value of the pod annotation [`ELECT`]: this pod is not elected.
+pub const NEVER: &str = "never";
+/// Annotation of a pod: no reservation, the pod's own scheduler places the delegate.
+pub const NO_RESERVATION: &str = key!("no-reservation");
+/// Annotation of a pod: YAML of the constraints that apply to virtual nodes, besides those for real nodes.
+pub const PROXY_POD_SCHEDULING_CONSTRAINTS: &str = key!("proxy-pod-scheduling-constraints");
+/// Annotation of a pod: its own constraints apply to virtual nodes instead of real ones.
+pub const USE_CONSTRAINTS_FROM_SPEC: &str = key!("use-constraints-from-spec-for-proxy-pod-scheduling");
+/// Annotation of a pod or Service: labels whose `key=value` matches this expression are not rewritten.
+pub const NO_PREFIX_LABEL_REGEXP: &str = key!("no-prefix-label-regexp");
+/// Annotation of a pod: how many targets are asked at once (`1` … `n`, or `all`).
+pub const ASK: &str = key!("ask");
+
+// Webhook.
+
+/// Annotation of a proxy pod: YAML of the pod as the user submitted it.
+pub const SOURCE_POD_MANIFEST: &str = key!("sourcepod-manifest");
+/// Label of objects that carry one of our finalizers in a source, value `true`.
+pub const HAS_FINALIZER: &str = key!("has-finalizer");
+/// Finalizer of a proxy pod; added by webhook, removed by feedback-controller alone.
+pub const DELEGATE_FINALIZER: &str = key!("delegate");
+
+// proxy-scheduler.
+
+/// Label of a PodChaperon, its delegate and copies: UID of the object in the source.
+pub const PARENT_UID: &str = key!("parent-uid");
+/// Label of the same: the source's cluster name, by default its cluster UID; never empty.
+pub const PARENT_CLUSTER_NAME: &str = key!("parent-cluster-name");
+/// Label of the same: the source's cluster UID.
+pub const PARENT_CLUSTER_UID: &str = key!("parent-cluster-uid");
+/// Label of the same: the target's cluster UID.
+pub const TARGET_UID: &str = key!("target-uid");
+/// Label of the same: the virtual node, as [`crate::names::label_value`].
+pub const VIRTUAL_NODE: &str = key!("virtual-node");
+/// Annotation of the same: name of the object in the source.
+pub const PARENT_NAME: &str = key!("parent-name");
+/// Annotation of the same: namespace of the object in the source.
+pub const PARENT_NAMESPACE: &str = key!("parent-namespace");
+/// Annotation of a PodChaperon: hash of the delegate's spec, the class of equal pods.
+pub const SPEC_HASH: &str = key!("spec-hash");
+/// Annotation of a PodChaperon: number of the ask; an answer to a lower one is stale.
+pub const ATTEMPT: &str = key!("attempt");
+/// Annotation of a PodChaperon: elected; present means allowed, whatever the value.
+pub const IS_ALLOWED: &str = key!("is-allowed");
+/// Annotation of a bound proxy pod: the elected target's cluster UID.
+pub const ELECTED_TARGET: &str = key!("elected-target");
+/// Annotation of a bound proxy pod: the elected PodChaperon's UID.
+pub const ELECTED_CHAPERON: &str = key!("elected-chaperon");
+/// Annotation of a bound proxy pod and of an allowed PodChaperon: number of the election.
+pub const ELECTION_EPOCH: &str = key!("election-epoch");
+/// Annotation of a proxy pod or PodChaperon: granted without reservation.
+pub const GRANT: &str = key!("grant");
+
+// candidate-scheduler.
+
+/// Annotation of a PodChaperon: a node is reserved; present means reserved, whatever the value.
+pub const IS_RESERVED: &str = key!("is-reserved");
+/// Annotation of a PodChaperon: name of the reserved node.
+pub const RESERVED_NODE: &str = key!("reserved-node");
+/// Annotation of a PodChaperon: length of the promise in seconds.
+pub const RESERVED_SECONDS: &str = key!("reserved-seconds");
+/// Annotation of a PodChaperon: the [`ATTEMPT`] that this reservation answers.
+pub const RESERVED_ATTEMPT: &str = key!("reserved-attempt");
+/// Annotation of the ClusterSummary: UID of the `kube-system` namespace.
+pub const CLUSTER_UID: &str = key!("cluster-uid");
+/// Annotation of the ClusterSummary: version of this protocol, [`PROTOCOL_VERSION`].
+pub const PROTOCOL: &str = key!("protocol");
+/// The protocol that this release speaks.
+pub const PROTOCOL_VERSION: &str = "1";
+
+// chaperon-controller and feedback-controller.
+
+/// Finalizer of a delegate pod (added at its creation) and of an allowed PodChaperon (added with
+/// [`IS_ALLOWED`]); removed by chaperon-controller alone.
+pub const CHAPERON_FINALIZER: &str = key!("chaperon");
+/// Annotation of a terminating PodChaperon's predecessor: older releases' mark of a lost delegate.
+pub const POD_MISSING_SINCE: &str = key!("pod-missing-since");
+/// Annotation of a PodChaperon, written by feedback-controller before it deletes it: the grace period in
+/// seconds with which the proxy pod was deleted.
+pub const DELETION_GRACE_SECONDS: &str = key!("deletion-grace-seconds");
+
+// virtual-kubelet.
+
+/// Label, taint, node selector and toleration of virtual nodes, value [`PROVIDER_VALUE`].
+pub const PROVIDER: &str = "virtual-kubelet.io/provider";
+/// The value of [`PROVIDER`].
+pub const PROVIDER_VALUE: &str = "admiralty";
+/// Label of the virtual node of a Target: its namespace.
+pub const TARGET_NAMESPACE: &str = key!("target-namespace");
+/// Label of the virtual node of a Target: its name.
+pub const TARGET_NAME: &str = key!("target-name");
+/// Label of the virtual node of a ClusterTarget: its name.
+pub const CLUSTER_TARGET_NAME: &str = key!("cluster-target-name");
+
+/// Scheduler name of proxy pods.
+pub const PROXY_SCHEDULER: &str = "admiralty-proxy";
+/// Scheduler name of delegates.
+pub const CANDIDATE_SCHEDULER: &str = "admiralty-candidate";
+/// Name of the only ClusterSummary of a cluster.
+pub const SINGLETON: &str = "singleton";
+
+/// Whether a key belongs to the contract: such annotations are never mirrored between clusters.
+#[must_use]
+pub fn is_ours(key: &str) -> bool {
+    key.starts_with(PREFIX)
+}

@@ -1,0 +1,165 @@
+//! Target and ClusterTarget: a cluster in which pods of this one may run.
+#![expect(unreachable_pub, reason = "the derive of validated schemas makes a local copy of each struct")]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What happens to labels on their way to a delegate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LabelRewriting {
+    /// Keys get the prefix `multicluster.admiralty.io/`, so that selectors in the target do not match them.
+    #[default]
+    Rewrite,
+    /// Labels and selectors stay as they are.
+    Keep,
+}
+
+/// The Secret beside a Target that holds a kubeconfig.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeconfigSecret {
+    /// Name of the Secret, in the namespace of the Target.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// Key of the Secret under which the kubeconfig stands; `config` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Context of the kubeconfig; its current context when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+}
+
+/// The Secret that holds the kubeconfig of a ClusterTarget.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterKubeconfigSecret {
+    /// Namespace of the Secret.
+    #[schemars(length(min = 1))]
+    pub namespace: String,
+    /// Name of the Secret.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// Key of the Secret under which the kubeconfig stands; `config` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Context of the kubeconfig; its current context when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+}
+
+/// A cluster in which pods of this Target's namespace may run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[kube(
+    group = "multicluster.admiralty.io",
+    version = "v1alpha1",
+    kind = "Target",
+    doc = "A cluster in which pods of this namespace may run.",
+    plural = "targets",
+    shortname = "tg",
+    namespaced,
+    status = "TargetStatus",
+    derive = "PartialEq",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status"
+    ),
+    printcolumn(
+        name = "Reachable",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Reachable')].status"
+    ),
+    printcolumn(name = "Node", type_ = "string", json_path = ".status.virtualNode"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = kube::core::Rule::new("has(self.spec)").message("spec: say `self: true` or name a `kubeconfigSecret`")
+)]
+#[x_kube(validation = kube::core::Rule::new(
+    "(has(self.self) && self.self) != (has(self.kubeconfigSecret) && has(self.kubeconfigSecret.name) && self.kubeconfigSecret.name != '')"
+).message("spec: exactly one of `self: true` and `kubeconfigSecret` must be set"))]
+pub struct TargetSpec {
+    /// The target is this very cluster.
+    #[serde(rename = "self", skip_serializing_if = "Option::is_none")]
+    pub self_: Option<bool>,
+    /// Where the kubeconfig of the target stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubeconfig_secret: Option<KubeconfigSecret>,
+    /// Node labels whose `key=value` matches this RE2 expression are not shown on the virtual node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = kube::core::Rule::new("[''.matches(self)].size() == 1").message("excludedLabelsRegexp: not a regular expression"))]
+    pub excluded_labels_regexp: Option<String>,
+    /// Whether labels of delegates get the prefix; `Rewrite` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_rewriting: Option<LabelRewriting>,
+    /// How many targets are asked at once for a pod: `1` … `n`, or `all`; `1` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([1-9][0-9]{0,2}|all)$"))]
+    pub ask: Option<String>,
+}
+
+/// A cluster in which pods of every namespace may run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[kube(
+    group = "multicluster.admiralty.io",
+    version = "v1alpha1",
+    kind = "ClusterTarget",
+    doc = "A cluster in which pods of every namespace may run.",
+    plural = "clustertargets",
+    shortname = "ctg",
+    status = "TargetStatus",
+    derive = "PartialEq",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status"
+    ),
+    printcolumn(
+        name = "Reachable",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Reachable')].status"
+    ),
+    printcolumn(name = "Node", type_ = "string", json_path = ".status.virtualNode"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = kube::core::Rule::new("has(self.spec)").message("spec: say `self: true` or name a `kubeconfigSecret`")
+)]
+#[x_kube(validation = kube::core::Rule::new(
+    "(has(self.self) && self.self) != (has(self.kubeconfigSecret) && has(self.kubeconfigSecret.name) && self.kubeconfigSecret.name != '')"
+).message("spec: exactly one of `self: true` and `kubeconfigSecret` must be set"))]
+pub struct ClusterTargetSpec {
+    /// The target is this very cluster.
+    #[serde(rename = "self", skip_serializing_if = "Option::is_none")]
+    pub self_: Option<bool>,
+    /// Where the kubeconfig of the target stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubeconfig_secret: Option<ClusterKubeconfigSecret>,
+    /// Node labels whose `key=value` matches this RE2 expression are not shown on the virtual node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = kube::core::Rule::new("[''.matches(self)].size() == 1").message("excludedLabelsRegexp: not a regular expression"))]
+    pub excluded_labels_regexp: Option<String>,
+    /// Whether labels of delegates get the prefix; `Rewrite` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_rewriting: Option<LabelRewriting>,
+    /// How many targets are asked at once for a pod: `1` … `n`, or `all`; `1` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([1-9][0-9]{0,2}|all)$"))]
+    pub ask: Option<String>,
+}
+
+/// What virtual-kubelet found out about a target.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TargetStatus {
+    /// `Accepted`, `Reachable` and `Ready`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::crds::conditions_schema")]
+    pub conditions: Vec<Condition>,
+    /// UID of the target's `kube-system` namespace: the target's identity.
+    #[serde(rename = "clusterUID", skip_serializing_if = "Option::is_none")]
+    pub cluster_uid: Option<String>,
+    /// Name of the virtual node that stands for the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_node: Option<String>,
+}

@@ -1,0 +1,153 @@
+//! Clients with deadlines, bounded concurrency and metrics.
+
+use crate::metrics::Metrics;
+use http::{Request, Response};
+use kube::client::{Body, ClientBuilder};
+use kube::{Client, Config};
+use prometheus::HistogramVec;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tower::{BoxError, Layer, Service};
+
+/// Longest wait for the answer of a call that is no watch or stream.
+pub const DEADLINE: Duration = Duration::from_secs(5);
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Longest silence of a watch; API servers end ours earlier by themselves.
+const SILENCE: Duration = Duration::from_secs(75);
+/// Calls in flight for each cluster; more wait their turn.
+const CONCURRENCY: usize = 256;
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither a ServiceAccount nor a kubeconfig.
+    #[error("found neither a mounted ServiceAccount nor a kubeconfig")]
+    Infer {
+        /// What was tried.
+        source: kube::config::InferConfigError,
+    },
+    /// The configuration makes no client.
+    #[error("the configuration of cluster {cluster} makes no client")]
+    Build {
+        /// The cluster's name.
+        cluster: String,
+        /// What is wrong.
+        source: kube::Error,
+    },
+}
+
+/// A client of the cluster that this process runs in.
+///
+/// # Errors
+///
+/// No configuration, or one that cannot be used.
+pub async fn local(metrics: &Metrics) -> Result<Client, Error> {
+    let config = Config::infer().await.map_err(|source| Error::Infer { source })?;
+    build(config, "local", metrics)
+}
+
+/// A client for a configuration; `cluster` labels its metrics.
+///
+/// # Errors
+///
+/// Certificates or keys that cannot be parsed.
+pub fn build(mut config: Config, cluster: &str, metrics: &Metrics) -> Result<Client, Error> {
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(SILENCE);
+    config.write_timeout = Some(DEADLINE);
+    let guard = GuardLayer {
+        cluster: Arc::from(cluster),
+        slots: Arc::new(Semaphore::new(CONCURRENCY)),
+        durations: metrics.api_requests.clone(),
+    };
+    let failed = |source| Error::Build { cluster: cluster.to_owned(), source };
+    Ok(ClientBuilder::try_from(config).map_err(failed)?.with_layer(&guard).build())
+}
+
+#[derive(Clone)]
+struct GuardLayer {
+    cluster: Arc<str>,
+    slots: Arc<Semaphore>,
+    durations: HistogramVec,
+}
+
+impl<S> Layer<S> for GuardLayer {
+    type Service = Guard<S>;
+    fn layer(&self, inner: S) -> Guard<S> {
+        Guard { inner, layer: self.clone() }
+    }
+}
+
+/// Gives each call a deadline and a slot, except for those that last: watches, logs, upgraded streams.
+#[derive(Clone)]
+struct Guard<S> {
+    inner: S,
+    layer: GuardLayer,
+}
+
+fn lasts(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.contains("watch=true")
+        || query.contains("watch=1")
+        || query.contains("follow=true")
+        || request.headers().contains_key(http::header::UPGRADE)
+}
+
+impl<S, B> Service<Request<Body>> for Guard<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let lasts = lasts(&request);
+        let verb = request.method().as_str().to_owned();
+        let layer = self.layer.clone();
+        // Nothing is sent before the first poll, so the slot still bounds what is in flight.
+        let call = self.inner.call(request);
+        Box::pin(async move {
+            if lasts {
+                return call.await.map_err(Into::into);
+            }
+            let _slot = layer.slots.acquire().await?;
+            let start = Instant::now();
+            let answer = tokio::time::timeout(DEADLINE, call).await;
+            let (code, answer) = match answer {
+                Ok(Ok(response)) => (code(response.status().as_u16()), Ok(response)),
+                Ok(Err(error)) => ("none", Err(error.into())),
+                Err(elapsed) => ("none", Err(elapsed.into())),
+            };
+            layer
+                .durations
+                .with_label_values(&[layer.cluster.as_ref(), &verb, code])
+                .observe(start.elapsed().as_secs_f64());
+            answer
+        })
+    }
+}
+
+/// A closed set of labels for the answers of API servers.
+fn code(status: u16) -> &'static str {
+    match status {
+        409 => "409",
+        429 => "429",
+        200..=299 => "2xx",
+        400..=499 => "4xx",
+        500..=599 => "5xx",
+        _ => "other",
+    }
+}

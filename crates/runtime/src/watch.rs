@@ -1,0 +1,93 @@
+//! Watches that never end: they survive expired versions, closed and silent connections and restarts of the
+//! API server, and say when they are in trouble.
+
+use crate::errors::{Chain, Class, class};
+use crate::metrics::Metrics;
+use futures::{Stream, StreamExt};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch_kube};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use tracing::{debug, warn};
+
+/// Seconds after which the API server ends a watch and we resume it where it ended.
+const WATCH_SECONDS: u32 = 60;
+
+/// What a watch saw.
+#[derive(Debug, Clone)]
+pub enum Seen<K> {
+    /// The whole list, at the start and whenever the history was lost: what is not in it is gone.
+    Replaced(Vec<K>),
+    /// An object was added or changed.
+    Applied(K),
+    /// An object is gone; its last state.
+    Deleted(K),
+    /// Nothing is seen at the moment. The next event says more.
+    Failed(Class),
+}
+
+/// Watches for ever. The stream never ends; after a failure it backs off and says `Replaced` or goes on.
+pub fn watch<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    cluster: &str,
+    metrics: &Metrics,
+) -> impl Stream<Item = Seen<K>> + Send + 'static
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let kind = K::kind(&()).into_owned();
+    let synced = metrics.cache_synced.with_label_values(&[kind.as_str(), cluster]);
+    synced.set(0);
+    let cluster = cluster.to_owned();
+    let mut list: Vec<K> = Vec::new();
+    let mut failing = false;
+    watch_kube(api, config.timeout(WATCH_SECONDS)).default_backoff().filter_map(move |event| {
+        let seen = match event {
+            Ok(Event::Init) => {
+                list = Vec::new();
+                None
+            }
+            Ok(Event::InitApply(object)) => {
+                list.push(object);
+                None
+            }
+            Ok(Event::InitDone) => {
+                synced.set(1);
+                Some(Seen::Replaced(std::mem::take(&mut list)))
+            }
+            Ok(Event::Apply(object)) => Some(Seen::Applied(object)),
+            Ok(Event::Delete(object)) => Some(Seen::Deleted(object)),
+            Err(error) => {
+                let class = watch_class(&error);
+                if failing {
+                    debug!(cluster, kind, error = %Chain(&error), "watch still fails");
+                } else {
+                    warn!(cluster, kind, error = %Chain(&error), "watch fails; keeping what is known");
+                }
+                synced.set(0);
+                failing = true;
+                Some(Seen::Failed(class))
+            }
+        };
+        if matches!(seen, Some(Seen::Replaced(_) | Seen::Applied(_) | Seen::Deleted(_))) {
+            if failing {
+                synced.set(1);
+            }
+            failing = false;
+        }
+        futures::future::ready(seen)
+    })
+}
+
+fn watch_class(error: &watcher::Error) -> Class {
+    match error {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => class(source),
+        watcher::Error::WatchError(status) if status.code == 410 => Class::Conflict,
+        watcher::Error::WatchError(_) => Class::Overloaded,
+        watcher::Error::NoResourceVersion => Class::Bug,
+    }
+}

@@ -1,0 +1,178 @@
+//! The framework: plugins at extension points, and one scheduling cycle over them.
+
+mod cycle;
+mod diagnosis;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+use crate::snapshot::{Node, NodeChange, Snapshot};
+pub use cycle::{Framework, FrameworkBuilder, Ranked, Selection};
+pub use diagnosis::{Diagnosis, NodeRefusal, Refusal};
+
+/// The highest score a node can get from one plugin, before weights.
+pub const MAX_SCORE: i64 = 100;
+
+/// How final a "no" is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Code {
+    /// Removing pods from the node may help.
+    Unschedulable,
+    /// Removing pods cannot help.
+    UnschedulableAndUnresolvable,
+}
+
+/// A plugin's "no", with at least one reason for the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    pub code: Code,
+    pub reasons: Vec<Cow<'static, str>>,
+}
+
+impl Rejection {
+    pub fn unschedulable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { code: Code::Unschedulable, reasons: vec![reason.into()] }
+    }
+
+    pub fn unresolvable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { code: Code::UnschedulableAndUnresolvable, reasons: vec![reason.into()] }
+    }
+}
+
+/// The pod being scheduled, and what it is scheduled onto.
+#[derive(Debug, Clone, Copy)]
+pub struct Cycle<'a> {
+    pub pod: &'a PodInfo,
+    pub snapshot: &'a Snapshot,
+}
+
+/// What a plugin says before nodes are looked at one by one.
+pub enum PreFilter<'a> {
+    /// The plugin has no opinion on this pod.
+    Skip,
+    /// No node can take the pod.
+    Reject(Rejection),
+    /// Nodes are to be asked one by one.
+    Filter(Box<dyn NodeFilter + 'a>),
+    /// The same, and only these nodes come into question.
+    Only(BTreeSet<String>, Box<dyn NodeFilter + 'a>),
+}
+
+/// A plugin's judgement of nodes, prepared for one pod.
+pub trait NodeFilter {
+    fn filter(&self, node: &Node) -> Result<(), Rejection>;
+
+    /// What if `pod` were also on `node`? Preemption asks so without changing the snapshot.
+    fn add_pod(&mut self, _pod: &PodInfo, _node: &Node) {}
+
+    /// What if `pod` were not on `node`?
+    fn remove_pod(&mut self, _pod: &PodInfo, _node: &Node) {}
+}
+
+impl<F: Fn(&Node) -> Result<(), Rejection>> NodeFilter for F {
+    fn filter(&self, node: &Node) -> Result<(), Rejection> {
+        self(node)
+    }
+}
+
+/// A plugin's preference among nodes, prepared for one pod.
+pub trait NodeScore {
+    /// Any number; [`Self::normalize`] brings it into `0..=MAX_SCORE`.
+    fn score(&self, node: &Node) -> i64;
+
+    /// Brings the scores of all feasible nodes, in their order, into `0..=MAX_SCORE`.
+    fn normalize(&self, _scores: &mut [i64]) {}
+}
+
+/// What a plugin says when no node can take the pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PostFilter {
+    /// Nothing.
+    Nothing,
+    /// A sentence to add to the message.
+    Message(String),
+    /// Room can be made on `node` by removing these pods (UIDs).
+    Nominate { node: String, victims: Vec<String>, message: String },
+}
+
+/// Something happened that may make a refused pod schedulable.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// A node appeared or changed.
+    Node { node: &'a NodeInfo, change: NodeChange },
+    NodeGone,
+    /// A pod or reservation took its place on a node, or its labels changed there.
+    PodPlaced(&'a PodInfo),
+    /// A pod or reservation left its node, or asks for less.
+    PodGone(&'a PodInfo),
+    /// A namespace appeared, vanished, or has other labels.
+    Namespace,
+}
+
+/// One rule of scheduling. A plugin implements the extension points that it cares about.
+///
+/// A plugin is pure: all it knows is the pod and the snapshot, and it keeps nothing between cycles.
+pub trait Plugin: Send + Sync {
+    /// The name by which users configure the plugin and metrics count it.
+    fn name(&self) -> &'static str;
+
+    /// May the pod enter the queue at all?
+    fn pre_enqueue(&self, _pod: &PodInfo) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    /// Work done once per pod, and the filter of single nodes that results from it.
+    fn pre_filter<'a>(&'a self, _cycle: Cycle<'a>) -> PreFilter<'a> {
+        PreFilter::Skip
+    }
+
+    /// Asked in order when no node is feasible, until one nominates a node.
+    fn post_filter(&self, _cycle: Cycle<'_>, _diagnosis: &Diagnosis) -> PostFilter {
+        PostFilter::Nothing
+    }
+
+    /// Work done once per pod on the feasible nodes, and the scores that result from it. None: no preference.
+    fn pre_score<'a>(
+        &'a self,
+        _cycle: Cycle<'a>,
+        _feasible: &'a [&'a Node],
+    ) -> Option<Box<dyn NodeScore + 'a>> {
+        None
+    }
+
+    /// A last word on the chosen node, when the pod is about to be assumed there.
+    fn reserve(&self, _cycle: Cycle<'_>, _node: &Node) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    /// A last word before the pod is bound to `node`, on which it is assumed.
+    fn pre_bind(&self, _cycle: Cycle<'_>, _node: &Node) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    /// Is `event` a reason to try `pod` again, which this plugin rejected?
+    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool;
+}
+
+/// In which order waiting pods are tried.
+pub trait QueueSort: Send + Sync {
+    /// Smaller is earlier. `queued_at` is when the pod last entered the queue.
+    fn key(&self, pod: &PodInfo, queued_at: u64) -> (i64, u64);
+}
+
+/// Scales scores so that the largest becomes [`MAX_SCORE`]; reversed, small ones win.
+pub fn normalize_by_max(scores: &mut [i64], reverse: bool) {
+    let max = scores.iter().copied().max().unwrap_or_default();
+    for score in scores {
+        *score = match (max, reverse) {
+            (0, true) => MAX_SCORE,
+            (0, false) => 0,
+            (max, true) => MAX_SCORE - *score * MAX_SCORE / max,
+            (max, false) => *score * MAX_SCORE / max,
+        };
+    }
+}

@@ -1,0 +1,283 @@
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::framework::{
+    Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Plugin, PostFilter, PreFilter, QueueSort, Refusal,
+    Rejection,
+};
+use crate::plugins;
+use crate::pod::PodInfo;
+use crate::snapshot::{Node, Snapshot};
+
+struct Entry {
+    plugin: Box<dyn Plugin>,
+    weight: i64,
+}
+
+/// A set of plugins in their order, and the cycle that asks them.
+pub struct Framework {
+    entries: Vec<Entry>,
+    sort: Box<dyn QueueSort>,
+}
+
+/// Chooses the plugins of a [`Framework`].
+pub struct FrameworkBuilder {
+    entries: Vec<Entry>,
+    sort: Box<dyn QueueSort>,
+}
+
+impl FrameworkBuilder {
+    /// Leaves out plugins by name.
+    #[must_use]
+    pub fn without(mut self, names: &[&str]) -> Self {
+        self.entries.retain(|entry| !names.contains(&entry.plugin.name()));
+        self
+    }
+
+    /// Adds a plugin after the others. Its scores are multiplied by `weight`.
+    #[must_use]
+    pub fn with(mut self, plugin: Box<dyn Plugin>, weight: i64) -> Self {
+        self.entries.push(Entry { plugin, weight });
+        self
+    }
+
+    /// Replaces the order of the queue.
+    #[must_use]
+    pub fn sorted_by(self, sort: Box<dyn QueueSort>) -> Self {
+        Self { sort, ..self }
+    }
+
+    pub fn build(self) -> Framework {
+        Framework { entries: self.entries, sort: self.sort }
+    }
+}
+
+/// A feasible node and the sum of its weighted scores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranked {
+    pub node: Arc<str>,
+    pub score: i64,
+}
+
+/// Where a pod fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// The first of [`Self::ranked`].
+    pub node: Arc<str>,
+    pub score: i64,
+    /// Every feasible node, best first; among equals in the order of the snapshot.
+    pub ranked: Vec<Ranked>,
+    pub refused: Vec<NodeRefusal>,
+}
+
+/// Filters prepared for one pod.
+struct Prepared<'a> {
+    filters: Vec<(&'static str, Box<dyn NodeFilter + 'a>)>,
+    /// The only nodes that come into question, and the plugins that said so.
+    only: Option<BTreeSet<String>>,
+    restricting: BTreeSet<&'static str>,
+}
+
+impl Prepared<'_> {
+    fn filter(&self, node: &Node) -> Result<(), Refusal> {
+        for (name, filter) in &self.filters {
+            filter.filter(node).map_err(|rejection| Refusal::new(name, rejection))?;
+        }
+        Ok(())
+    }
+}
+
+impl Framework {
+    /// All plugins of this crate, with upstream's order and weights.
+    pub fn builder() -> FrameworkBuilder {
+        let entries =
+            plugins::all().into_iter().map(|(plugin, weight)| Entry { plugin, weight }).collect();
+        FrameworkBuilder { entries, sort: Box::new(plugins::PrioritySort) }
+    }
+
+    /// Names of the plugins in their order.
+    pub fn plugins(&self) -> impl Iterator<Item = &'static str> {
+        self.entries.iter().map(|entry| entry.plugin.name())
+    }
+
+    /// May the pod enter the queue at all?
+    pub fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Refusal> {
+        self.entries.iter().try_for_each(|Entry { plugin, .. }| {
+            plugin.pre_enqueue(pod).map_err(|rejection| Refusal::new(plugin.name(), rejection))
+        })
+    }
+
+    /// The pod's place in the queue; smaller is earlier.
+    pub fn sort_key(&self, pod: &PodInfo, queued_at: u64) -> (i64, u64) {
+        self.sort.key(pod, queued_at)
+    }
+
+    /// Finds the best node for a pod, or says why there is none.
+    pub fn evaluate(&self, pod: &PodInfo, snapshot: &Snapshot) -> Result<Selection, Diagnosis> {
+        let cycle = Cycle { pod, snapshot };
+        let mut diagnosis = Diagnosis { node_count: snapshot.node_count(), ..Diagnosis::default() };
+        if diagnosis.node_count == 0 {
+            return Err(diagnosis);
+        }
+        let prepared = match self.prepare(cycle) {
+            Ok(prepared) => prepared,
+            Err((plugins, rejection)) => {
+                diagnosis.pre_filter = Some(rejection.reasons.join(", "));
+                diagnosis.plugins = plugins;
+                return Err(self.post_filter(cycle, diagnosis));
+            }
+        };
+        let feasible = filter_nodes(&prepared, snapshot, &mut diagnosis);
+        if feasible.is_empty() {
+            diagnosis.plugins = diagnosis.refused.iter().map(|node| node.refusal.plugin).collect();
+            diagnosis.plugins.extend(&prepared.restricting);
+            diagnosis.restricting = prepared.restricting;
+            return Err(self.post_filter(cycle, diagnosis));
+        }
+        let ranked = self.rank(cycle, &feasible);
+        let Some(best) = ranked.first().cloned() else { return Err(diagnosis) };
+        Ok(Selection { node: best.node, score: best.score, ranked, refused: diagnosis.refused })
+    }
+
+    /// Asks whether one given node can take a pod.
+    pub fn evaluate_node(&self, pod: &PodInfo, snapshot: &Snapshot, node: &str) -> Result<(), Refusal> {
+        let prepared = self.prepare(Cycle { pod, snapshot }).map_err(|(plugins, rejection)| {
+            Refusal::new(plugins.first().copied().unwrap_or("NodeName"), rejection)
+        })?;
+        if prepared.only.as_ref().is_some_and(|only| !only.contains(node)) {
+            let plugin = prepared.restricting.first().copied().unwrap_or("NodeName");
+            let reason = format!("node(s) didn't satisfy plugin {plugin}");
+            return Err(Refusal::new(plugin, Rejection::unresolvable(reason)));
+        }
+        match snapshot.node(node) {
+            Some(node) => prepared.filter(node),
+            None => {
+                let reason = format!("node {node:?} does not exist");
+                Err(Refusal::new("NodeName", Rejection::unresolvable(reason)))
+            }
+        }
+    }
+
+    /// Asks every plugin for its last word on the node that was chosen.
+    pub fn reserve(&self, pod: &PodInfo, snapshot: &Snapshot, node: &Node) -> Result<(), Refusal> {
+        self.entries.iter().try_for_each(|Entry { plugin, .. }| {
+            let verdict = plugin.reserve(Cycle { pod, snapshot }, node);
+            verdict.map_err(|rejection| Refusal::new(plugin.name(), rejection))
+        })
+    }
+
+    /// Asks every plugin for its last word before the pod, assumed on `node`, is bound.
+    pub fn pre_bind(&self, pod: &PodInfo, snapshot: &Snapshot, node: &Node) -> Result<(), Refusal> {
+        self.entries.iter().try_for_each(|Entry { plugin, .. }| {
+            let verdict = plugin.pre_bind(Cycle { pod, snapshot }, node);
+            verdict.map_err(|rejection| Refusal::new(plugin.name(), rejection))
+        })
+    }
+
+    /// Is `event` a reason to try a pod again that these plugins rejected? Without any, there were no nodes.
+    pub fn hint(&self, event: &Event<'_>, pod: &PodInfo, rejected_by: &BTreeSet<&'static str>) -> bool {
+        if rejected_by.is_empty() {
+            return matches!(event, Event::Node { change, .. } if change.added);
+        }
+        let mut rejecting =
+            self.entries.iter().filter(|entry| rejected_by.contains(entry.plugin.name()));
+        rejecting.any(|entry| entry.plugin.hint(event, pod))
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        cycle: Cycle<'a>,
+    ) -> Result<Prepared<'a>, (BTreeSet<&'static str>, Rejection)> {
+        let mut prepared = Prepared { filters: Vec::new(), only: None, restricting: BTreeSet::new() };
+        for Entry { plugin, .. } in &self.entries {
+            let name = plugin.name();
+            match plugin.pre_filter(cycle) {
+                PreFilter::Skip => {}
+                PreFilter::Reject(rejection) => return Err((BTreeSet::from([name]), rejection)),
+                PreFilter::Filter(filter) => prepared.filters.push((name, filter)),
+                PreFilter::Only(nodes, filter) => {
+                    prepared.filters.push((name, filter));
+                    prepared.restricting.insert(name);
+                    let nodes = match prepared.only.take() {
+                        Some(only) => &only & &nodes,
+                        None => nodes,
+                    };
+                    if nodes.is_empty() {
+                        let rejection = nowhere(&prepared.restricting);
+                        return Err((prepared.restricting, rejection));
+                    }
+                    prepared.only = Some(nodes);
+                }
+            }
+        }
+        Ok(prepared)
+    }
+
+    fn post_filter(&self, cycle: Cycle<'_>, mut diagnosis: Diagnosis) -> Diagnosis {
+        for Entry { plugin, .. } in &self.entries {
+            match plugin.post_filter(cycle, &diagnosis) {
+                PostFilter::Nothing => {}
+                PostFilter::Message(message) => diagnosis.post_filter = Some(message),
+                PostFilter::Nominate { node, victims, message } => {
+                    diagnosis.post_filter = Some(message);
+                    diagnosis.nominated = Some((node, victims));
+                    break;
+                }
+            }
+        }
+        diagnosis
+    }
+
+    fn rank(&self, cycle: Cycle<'_>, feasible: &[&Node]) -> Vec<Ranked> {
+        let mut totals = vec![0i64; feasible.len()];
+        // With one feasible node there is nothing to choose.
+        if feasible.len() > 1 {
+            for Entry { plugin, weight } in &self.entries {
+                let Some(scorer) = plugin.pre_score(cycle, feasible) else { continue };
+                let mut scores: Vec<_> = feasible.iter().map(|node| scorer.score(node)).collect();
+                scorer.normalize(&mut scores);
+                for (total, score) in totals.iter_mut().zip(scores) {
+                    *total += score * weight;
+                }
+            }
+        }
+        let mut ranked: Vec<_> = feasible
+            .iter()
+            .zip(totals)
+            .map(|(node, score)| Ranked { node: Arc::clone(&node.info.name), score })
+            .collect();
+        // A stable sort: equals stay in the order of the snapshot.
+        ranked.sort_by_key(|ranked| Reverse(ranked.score));
+        ranked
+    }
+}
+
+fn filter_nodes<'a>(
+    prepared: &Prepared<'_>,
+    snapshot: &'a Snapshot,
+    diagnosis: &mut Diagnosis,
+) -> Vec<&'a Node> {
+    let mut feasible = Vec::new();
+    let asked = snapshot
+        .nodes()
+        .filter(|node| prepared.only.as_ref().is_none_or(|only| only.contains(&*node.info.name)));
+    for node in asked {
+        match prepared.filter(node) {
+            Ok(()) => feasible.push(node),
+            Err(refusal) => {
+                diagnosis.refused.push(NodeRefusal { node: Arc::clone(&node.info.name), refusal });
+            }
+        }
+    }
+    feasible
+}
+
+/// The nodes that plugins restricted the pod to have none in common.
+fn nowhere(restricting: &BTreeSet<&'static str>) -> Rejection {
+    let names: Vec<_> = restricting.iter().copied().collect();
+    Rejection::unresolvable(match names.as_slice() {
+        [only] => format!("node(s) didn't satisfy plugin {only}"),
+        several => format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", several.join(" ")),
+    })
+}

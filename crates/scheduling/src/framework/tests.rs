@@ -1,0 +1,188 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn node(name: &str, cpu: &str) -> NodeInfo {
+    let status = json!({"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}});
+    NodeInfo::parse(&json!({"metadata": {"name": name}, "status": status})).expect("a node")
+}
+
+fn pod(name: &str, spec: Value) -> PodInfo {
+    PodInfo::parse(&json!({"metadata": {"name": name}, "spec": spec})).expect("a pod")
+}
+
+fn cpu(amount: &str) -> Value {
+    json!({"containers": [{"name": "a", "resources": {"requests": {"cpu": amount}}}]})
+}
+
+fn three() -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    snapshot.set_node(node("n1", "1"));
+    snapshot.set_node(node("n2", "2"));
+    snapshot.set_node(node("n3", "2"));
+    snapshot
+}
+
+#[track_caller]
+fn check(spec: Value, snapshot: &Snapshot, message: &str, plugins: &[&str]) {
+    let diagnosis =
+        Framework::builder().build().evaluate(&pod("p", spec), snapshot).expect_err("it fits nowhere");
+    assert_eq!(diagnosis.message(), message);
+    assert_eq!(diagnosis.plugins.iter().copied().collect::<Vec<_>>(), plugins);
+}
+
+fn named(names: &[&str]) -> Value {
+    let terms = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [names[0]]}]}]);
+    json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+}
+
+#[test]
+fn the_message_counts_the_nodes_by_reason() {
+    let mut snapshot = three();
+    snapshot.set_node(NodeInfo { unschedulable: true, ..node("n1", "1") });
+    let message = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.";
+    check(cpu("3"), &snapshot, message, &["NodeResourcesFit", "NodeUnschedulable"]);
+}
+
+#[test]
+fn the_reasons_are_sorted_as_text() {
+    let mut snapshot = Snapshot::default();
+    for number in 0..12 {
+        let cordoned = number < 2;
+        snapshot.set_node(NodeInfo { unschedulable: cordoned, ..node(&format!("n{number}"), "1") });
+    }
+    let message = "0/12 nodes are available: 10 Insufficient cpu, 2 node(s) were unschedulable.";
+    check(cpu("3"), &snapshot, message, &["NodeResourcesFit", "NodeUnschedulable"]);
+}
+
+#[test]
+fn nodes_that_were_not_asked_count_under_the_plugin_that_left_them_out() {
+    let mut snapshot = three();
+    snapshot.set_node(NodeInfo { unschedulable: true, ..node("n2", "2") });
+    let message =
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].";
+    check(named(&["n2"]), &snapshot, message, &["NodeAffinity", "NodeUnschedulable"]);
+}
+
+#[test]
+fn without_nodes_the_message_says_so() {
+    check(json!({}), &Snapshot::default(), "no nodes available to schedule pods", &[]);
+}
+
+#[test]
+fn a_pod_that_is_not_supported_is_refused_as_a_whole() {
+    let spec = json!({"volumes": [{"name": "v", "ephemeral": {}}]});
+    let message = "0/3 nodes are available: ephemeral volumes are not supported yet (volume \"v\").";
+    check(spec, &three(), message, &["Supported"]);
+}
+
+#[test]
+fn contradicting_restrictions_are_named_together() {
+    let spec = named(&["n2"]);
+    let pod = PodInfo { node_name: Some(Arc::from("n1")), ..pod("p", spec) };
+    let diagnosis = Framework::builder().build().evaluate(&pod, &three()).expect_err("nowhere");
+    assert_eq!(
+        diagnosis.message(),
+        "0/3 nodes are available: node(s) didn't satisfy plugin(s) [NodeAffinity NodeName] simultaneously."
+    );
+}
+
+#[test]
+fn the_best_node_wins_and_equals_keep_their_order() {
+    let selection = Framework::builder().build().evaluate(&pod("p", cpu("1")), &three()).expect("a node");
+    let order: Vec<_> = selection.ranked.iter().map(|ranked| &*ranked.node).collect();
+    assert_eq!(order, ["n2", "n3", "n1"]);
+    assert_eq!(&*selection.node, "n2");
+}
+
+#[test]
+fn plugins_can_be_left_out() {
+    let framework = Framework::builder().without(&["NodeResourcesFit", "NodePorts"]).build();
+    assert!(framework.evaluate(&pod("p", cpu("100")), &three()).is_ok());
+    assert!(!framework.plugins().any(|name| name == "NodePorts"));
+}
+
+#[test]
+fn one_given_node_is_judged_alone() {
+    let framework = Framework::builder().build();
+    let judge = |spec: Value, node: &str| framework.evaluate_node(&pod("p", spec), &three(), node);
+    assert_eq!(judge(cpu("2"), "n2"), Ok(()));
+    assert_eq!(judge(cpu("2"), "n1").expect_err("too small").message(), "Insufficient cpu");
+    assert_eq!(judge(cpu("2"), "n9").expect_err("absent").message(), "node \"n9\" does not exist");
+    assert_eq!(judge(named(&["n2"]), "n1").expect_err("left out").plugin, "NodeAffinity");
+}
+
+/// A plugin from outside: likes nodes whose names come late, needs `n3`, makes room on `n2`.
+struct Outside {
+    strict: bool,
+}
+
+struct ByName;
+
+impl NodeScore for ByName {
+    fn score(&self, node: &Node) -> i64 {
+        i64::from(node.info.name.bytes().last().unwrap_or_default())
+    }
+
+    fn normalize(&self, scores: &mut [i64]) {
+        normalize_by_max(scores, false);
+    }
+}
+
+impl Plugin for Outside {
+    fn name(&self) -> &'static str {
+        "Outside"
+    }
+
+    fn pre_filter<'a>(&'a self, _cycle: Cycle<'a>) -> PreFilter<'a> {
+        if !self.strict {
+            return PreFilter::Skip;
+        }
+        PreFilter::Filter(Box::new(|_: &Node| {
+            Err(Rejection { code: Code::Unschedulable, reasons: vec![Cow::Borrowed("strict")] })
+        }))
+    }
+
+    fn post_filter(&self, _cycle: Cycle<'_>, diagnosis: &Diagnosis) -> PostFilter {
+        match diagnosis.refused.iter().find(|node| node.refusal.code == Code::Unschedulable) {
+            None => PostFilter::Message("outside: nothing to do.".to_owned()),
+            Some(node) => PostFilter::Nominate {
+                node: node.node.to_string(),
+                victims: vec!["victim".to_owned()],
+                message: "outside: making room".to_owned(),
+            },
+        }
+    }
+
+    fn pre_score<'a>(&'a self, _: Cycle<'a>, _: &'a [&'a Node]) -> Option<Box<dyn NodeScore + 'a>> {
+        Some(Box::new(ByName))
+    }
+
+    fn reserve(&self, _cycle: Cycle<'_>, node: &Node) -> Result<(), Rejection> {
+        if &*node.info.name == "n3" { Ok(()) } else { Err(Rejection::unschedulable("not n3")) }
+    }
+
+    fn hint(&self, event: &Event<'_>, _pod: &PodInfo) -> bool {
+        matches!(event, Event::NodeGone)
+    }
+}
+
+#[test]
+fn a_plugin_from_outside_takes_part_at_every_point() {
+    let build = |strict| Framework::builder().with(Box::new(Outside { strict }), 1000).build();
+    let (snapshot, pod) = (three(), pod("p", cpu("1")));
+    let selection = build(false).evaluate(&pod, &snapshot).expect("a node");
+    assert_eq!(&*selection.node, "n3");
+    let node = |name| snapshot.node(name).expect("a node");
+    assert_eq!(build(false).reserve(&pod, &snapshot, node("n3")), Ok(()));
+    assert!(build(false).reserve(&pod, &snapshot, node("n2")).is_err());
+    assert_eq!(build(false).pre_bind(&pod, &snapshot, node("n2")), Ok(()));
+    let diagnosis = build(true).evaluate(&pod, &snapshot).expect_err("strict");
+    assert_eq!(diagnosis.message(), "0/3 nodes are available: 3 strict. outside: making room");
+    assert_eq!(diagnosis.nominated, Some(("n1".to_owned(), vec!["victim".to_owned()])));
+    assert!(build(true).hint(&Event::NodeGone, &pod, &diagnosis.plugins));
+    assert!(!build(true).hint(&Event::Namespace, &pod, &diagnosis.plugins));
+}

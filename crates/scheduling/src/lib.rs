@@ -1,0 +1,38 @@
+//! Whether a pod fits a node, which node fits best, and what to do with pods that fit nowhere.
+//!
+//! Pure: no network, no clock, no logging. Both schedulers use it, the candidate scheduler over the nodes of a
+//! cluster and the proxy scheduler over virtual nodes.
+//!
+//! - [`PodInfo`] and [`NodeInfo`] are read from raw manifests.
+//! - [`Snapshot`] holds nodes and what is placed on them; a reservation is a pod that is assumed there.
+//! - [`Framework`] asks its [`Plugin`]s in upstream's order and answers with a [`Selection`] or a [`Diagnosis`].
+//! - [`Queue`] holds the pods that wait, and knows which event makes another try worthwhile.
+//!
+//! What a plugin here decides, upstream's plugin of the same name decides in the same way, with the same words.
+
+mod field;
+mod framework;
+mod node;
+pub mod plugins;
+mod pod;
+mod quantity;
+mod queue;
+pub mod resources;
+mod selector;
+mod snapshot;
+
+pub use field::FieldError;
+pub use framework::{
+    Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, MAX_SCORE, NodeFilter, NodeRefusal, NodeScore,
+    Plugin, PostFilter, PreFilter, QueueSort, Ranked, Refusal, Rejection, Selection, normalize_by_max,
+};
+pub use node::{NodeInfo, Taint};
+pub use pod::{
+    AffinityTerm, HostPort, Operator, PodAffinity, PodInfo, PodSpec, Policy, SpreadConstraint, Toleration,
+    Weighted,
+};
+pub use quantity::{Quantity, QuantityError};
+pub use queue::{Backoff, Lengths, Queue, Queued};
+pub use resources::{ResourceList, Resources};
+pub use selector::{LabelSelector, Labels, NodeTerm, Requirement};
+pub use snapshot::{Node, NodeChange, Snapshot};

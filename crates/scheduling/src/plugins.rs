@@ -1,0 +1,37 @@
+//! The plugins, named and behaving as upstream's.
+
+mod affinity;
+mod gates;
+mod names;
+mod ports;
+mod resources;
+mod sort;
+mod supported;
+mod taints;
+#[cfg(test)]
+mod tests;
+
+use crate::framework::Plugin;
+pub use affinity::NodeAffinity;
+pub use gates::SchedulingGates;
+pub use names::{NodeName, NodeUnschedulable};
+pub use ports::NodePorts;
+pub use resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
+pub use sort::PrioritySort;
+pub use supported::Supported;
+pub use taints::TaintToleration;
+
+/// Every plugin with the weight of its scores, in the order in which they are asked.
+pub(crate) fn all() -> Vec<(Box<dyn Plugin>, i64)> {
+    vec![
+        (Box::new(SchedulingGates), 0),
+        (Box::new(Supported), 0),
+        (Box::new(NodeName), 0),
+        (Box::new(NodeUnschedulable), 0),
+        (Box::new(TaintToleration), 3),
+        (Box::new(NodeAffinity), 2),
+        (Box::new(NodePorts), 0),
+        (Box::new(NodeResourcesFit), 1),
+        (Box::new(NodeResourcesBalancedAllocation), 1),
+    ]
+}

@@ -1,0 +1,61 @@
+use std::collections::BTreeSet;
+
+use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection};
+use crate::pod::PodInfo;
+use crate::snapshot::Node;
+
+/// Keeps a pod that names its node to that node.
+pub struct NodeName;
+
+impl Plugin for NodeName {
+    fn name(&self) -> &'static str {
+        "NodeName"
+    }
+
+    fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
+        let Some(wanted) = &cycle.pod.node_name else { return PreFilter::Skip };
+        let filter = move |node: &Node| {
+            if node.info.name == *wanted {
+                Ok(())
+            } else {
+                Err(Rejection::unresolvable("node(s) didn't match the requested node name"))
+            }
+        };
+        PreFilter::Only(BTreeSet::from([wanted.to_string()]), Box::new(filter))
+    }
+
+    fn hint(&self, event: &Event<'_>, _pod: &PodInfo) -> bool {
+        matches!(event, Event::Node { change, .. } if change.added)
+    }
+}
+
+/// Keeps pods off cordoned nodes unless they tolerate it.
+pub struct NodeUnschedulable;
+
+fn tolerates_cordon(pod: &PodInfo) -> bool {
+    let mut tolerations = pod.spec.tolerations.iter();
+    tolerations.any(|toleration| toleration.tolerates("node.kubernetes.io/unschedulable", "", "NoSchedule"))
+}
+
+impl Plugin for NodeUnschedulable {
+    fn name(&self) -> &'static str {
+        "NodeUnschedulable"
+    }
+
+    fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
+        if tolerates_cordon(cycle.pod) {
+            return PreFilter::Skip;
+        }
+        PreFilter::Filter(Box::new(|node: &Node| {
+            if node.info.unschedulable {
+                Err(Rejection::unresolvable("node(s) were unschedulable"))
+            } else {
+                Ok(())
+            }
+        }))
+    }
+
+    fn hint(&self, event: &Event<'_>, _pod: &PodInfo) -> bool {
+        matches!(event, Event::Node { node, change } if (change.added || change.taints) && !node.unschedulable)
+    }
+}

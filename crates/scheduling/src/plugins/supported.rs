@@ -1,0 +1,26 @@
+use std::borrow::Cow;
+
+use crate::framework::{Code, Cycle, Event, Plugin, PreFilter, Rejection};
+use crate::pod::PodInfo;
+
+/// Refuses pods that need what this release does not know, rather than placing them wrongly.
+pub struct Supported;
+
+impl Plugin for Supported {
+    fn name(&self) -> &'static str {
+        "Supported"
+    }
+
+    fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
+        if cycle.pod.spec.unsupported.is_empty() {
+            return PreFilter::Skip;
+        }
+        let reasons = cycle.pod.spec.unsupported.iter().cloned().map(Cow::Owned).collect();
+        PreFilter::Reject(Rejection { code: Code::UnschedulableAndUnresolvable, reasons })
+    }
+
+    /// Nothing in the cluster makes it supported.
+    fn hint(&self, _event: &Event<'_>, _pod: &PodInfo) -> bool {
+        false
+    }
+}

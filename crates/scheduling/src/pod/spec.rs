@@ -1,0 +1,348 @@
+use std::collections::{BTreeSet, hash_map::DefaultHasher};
+use std::hash::{Hash, Hasher};
+
+use crate::field::{Field, FieldError};
+use crate::pod::requests::Requests;
+use crate::resources::{ResourceList, Resources};
+use crate::selector::{LabelSelector, Labels, NodeTerm};
+
+/// A port of the node that a pod takes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostPort {
+    /// `0.0.0.0` stands for every address.
+    pub ip: String,
+    pub protocol: String,
+    pub port: i64,
+}
+
+impl HostPort {
+    /// True if both cannot be served on one node.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let same_address = self.ip == other.ip || self.ip == ANY_ADDRESS || other.ip == ANY_ADDRESS;
+        self.port == other.port && self.protocol == other.protocol && same_address
+    }
+}
+
+const ANY_ADDRESS: &str = "0.0.0.0";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operator {
+    Equal,
+    Exists,
+    /// An operator that this release does not know; it tolerates nothing.
+    Unknown,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Toleration {
+    /// Empty: every key.
+    pub key: String,
+    pub operator: Operator,
+    pub value: String,
+    /// Empty: every effect.
+    pub effect: String,
+}
+
+impl Toleration {
+    /// True if the taint `key=value:effect` is tolerated.
+    pub fn tolerates(&self, key: &str, value: &str, effect: &str) -> bool {
+        let effect_fits = self.effect.is_empty() || self.effect == effect;
+        let key_fits = self.key.is_empty() || self.key == key;
+        effect_fits
+            && key_fits
+            && match self.operator {
+                Operator::Equal => self.value == value,
+                Operator::Exists => true,
+                Operator::Unknown => false,
+            }
+    }
+
+    fn parse(field: &Field<'_>) -> Result<Self, FieldError> {
+        let text = |key: &str| field.get(key).text().map(|text| text.unwrap_or_default().to_owned());
+        let operator = match field.get("operator").text()? {
+            None | Some("" | "Equal") => Operator::Equal,
+            Some("Exists") => Operator::Exists,
+            Some(_) => Operator::Unknown,
+        };
+        Ok(Self { key: text("key")?, operator, value: text("value")?, effect: text("effect")? })
+    }
+}
+
+/// A preference and how much it weighs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Weighted<T> {
+    pub weight: i64,
+    pub term: T,
+}
+
+/// Whether a spread constraint looks at a property of nodes when it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Policy {
+    Honor,
+    Ignore,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SpreadConstraint {
+    pub max_skew: i64,
+    pub topology_key: String,
+    /// `DoNotSchedule`; otherwise it is a preference.
+    pub required: bool,
+    /// `matchLabelKeys` is merged in. None matches nothing.
+    pub selector: Option<LabelSelector>,
+    pub min_domains: i64,
+    pub affinity_policy: Policy,
+    pub taints_policy: Policy,
+}
+
+impl SpreadConstraint {
+    fn parse(field: &Field<'_>, labels: &Labels) -> Result<Self, FieldError> {
+        let policy = |key: &str, default| {
+            Ok(match field.get(key).text()? {
+                None => default,
+                Some("Honor") => Policy::Honor,
+                Some("Ignore") => Policy::Ignore,
+                Some(_) => return Err(field.get(key).error("must be Honor or Ignore")),
+            })
+        };
+        let required = match field.get("whenUnsatisfiable").text()? {
+            Some("DoNotSchedule") | None => true,
+            Some("ScheduleAnyway") => false,
+            Some(_) => {
+                return Err(field.get("whenUnsatisfiable").error("must be DoNotSchedule or ScheduleAnyway"));
+            }
+        };
+        let mut selector = LabelSelector::parse(&field.get("labelSelector"))?;
+        for key in field.get("matchLabelKeys").texts()? {
+            if let (Some(selector), Some(value)) = (&mut selector, labels.get(&key)) {
+                selector.require(&key, value);
+            }
+        }
+        Ok(Self {
+            max_skew: field.get("maxSkew").integer()?.unwrap_or(1),
+            topology_key: field.get("topologyKey").text()?.unwrap_or_default().to_owned(),
+            required,
+            selector,
+            min_domains: field.get("minDomains").integer()?.unwrap_or(1),
+            affinity_policy: policy("nodeAffinityPolicy", Policy::Honor)?,
+            taints_policy: policy("nodeTaintsPolicy", Policy::Ignore)?,
+        })
+    }
+}
+
+/// Which pods an affinity or anti-affinity is about, and within which topology.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AffinityTerm {
+    pub topology_key: String,
+    /// None matches nothing.
+    pub selector: Option<LabelSelector>,
+    /// Namespaces by name; the pod's own if the manifest names none and selects none.
+    pub namespaces: BTreeSet<String>,
+    /// Namespaces by label.
+    pub namespace_selector: Option<LabelSelector>,
+}
+
+impl AffinityTerm {
+    fn parse(field: &Field<'_>, namespace: &str) -> Result<Self, FieldError> {
+        let namespace_selector = LabelSelector::parse(&field.get("namespaceSelector"))?;
+        let mut namespaces: BTreeSet<_> = field.get("namespaces").texts()?.into_iter().collect();
+        if namespaces.is_empty() && namespace_selector.is_none() {
+            namespaces.insert(namespace.to_owned());
+        }
+        Ok(Self {
+            topology_key: field.get("topologyKey").text()?.unwrap_or_default().to_owned(),
+            selector: LabelSelector::parse(&field.get("labelSelector"))?,
+            namespaces,
+            namespace_selector,
+        })
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct PodAffinity {
+    pub required: Vec<AffinityTerm>,
+    pub preferred: Vec<Weighted<AffinityTerm>>,
+}
+
+impl PodAffinity {
+    fn parse(field: &Field<'_>, namespace: &str) -> Result<Self, FieldError> {
+        let required = field.get("requiredDuringSchedulingIgnoredDuringExecution").items()?;
+        let preferred = field.get("preferredDuringSchedulingIgnoredDuringExecution").items()?;
+        Ok(Self {
+            required: required
+                .iter()
+                .map(|term| AffinityTerm::parse(term, namespace))
+                .collect::<Result<_, _>>()?,
+            preferred: preferred
+                .iter()
+                .map(|item| {
+                    Ok(Weighted {
+                        weight: item.get("weight").integer()?.unwrap_or_default(),
+                        term: AffinityTerm::parse(&item.get("podAffinityTerm"), namespace)?,
+                    })
+                })
+                .collect::<Result<_, FieldError>>()?,
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.required.is_empty() && self.preferred.is_empty()
+    }
+}
+
+/// What a pod asks of its node. Pods made from one template are equal here and share computed work.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodSpec {
+    pub namespace: String,
+    pub labels: Labels,
+    pub scheduler_name: String,
+    pub priority: i32,
+    /// Names of scheduling gates.
+    pub gates: Vec<String>,
+    pub tolerations: Vec<Toleration>,
+    pub node_selector: Labels,
+    /// Required node affinity: one of the terms must match. None if there is none.
+    pub node_terms: Option<Vec<NodeTerm>>,
+    pub preferred_nodes: Vec<Weighted<NodeTerm>>,
+    pub host_ports: Vec<HostPort>,
+    pub spread: Vec<SpreadConstraint>,
+    pub affinity: PodAffinity,
+    pub anti_affinity: PodAffinity,
+    /// What the pod needs and this release cannot give, each as a sentence for the user.
+    pub unsupported: Vec<String>,
+    pub(crate) requests: Requests,
+}
+
+impl PodSpec {
+    pub(crate) fn parse(pod: &Field<'_>, namespace: &str) -> Result<Self, FieldError> {
+        let spec = pod.get("spec");
+        let labels = pod.get("metadata").get("labels").text_map()?;
+        let affinity = spec.get("affinity");
+        let node_affinity = affinity.get("nodeAffinity");
+        let gates = spec.get("schedulingGates").items()?;
+        let spread = spec.get("topologySpreadConstraints").items()?;
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            scheduler_name: spec.get("schedulerName").text()?.unwrap_or("default-scheduler").to_owned(),
+            priority: spec.get("priority").integer32()?.unwrap_or_default(),
+            gates: gates
+                .iter()
+                .map(|gate| Ok(gate.get("name").text()?.unwrap_or_default().to_owned()))
+                .collect::<Result<_, FieldError>>()?,
+            tolerations: spec
+                .get("tolerations")
+                .items()?
+                .iter()
+                .map(Toleration::parse)
+                .collect::<Result<_, _>>()?,
+            node_selector: spec.get("nodeSelector").text_map()?,
+            node_terms: node_terms(&node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))?,
+            preferred_nodes: preferred_nodes(&node_affinity)?,
+            host_ports: host_ports(&spec)?,
+            spread: spread
+                .iter()
+                .map(|constraint| SpreadConstraint::parse(constraint, &labels))
+                .collect::<Result<_, _>>()?,
+            affinity: PodAffinity::parse(&affinity.get("podAffinity"), namespace)?,
+            anti_affinity: PodAffinity::parse(&affinity.get("podAntiAffinity"), namespace)?,
+            unsupported: unsupported(&spec)?,
+            requests: Requests::parse(pod)?,
+            labels,
+        })
+    }
+
+    /// A number that is equal for equal specs, within one process.
+    pub fn class(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// What a node must have free for the pod: containers, sidecars, the largest init step, pod-level
+    /// requests, overhead.
+    pub fn requests(&self) -> &Resources {
+        &self.requests.total
+    }
+
+    /// [`Self::requests`] as exact quantities.
+    pub fn request_list(&self) -> &ResourceList {
+        &self.requests.list
+    }
+}
+
+fn node_terms(field: &Field<'_>) -> Result<Option<Vec<NodeTerm>>, FieldError> {
+    if !field.present() {
+        return Ok(None);
+    }
+    let terms = field.get("nodeSelectorTerms").items()?;
+    terms.iter().map(NodeTerm::parse).collect::<Result<_, _>>().map(Some)
+}
+
+fn preferred_nodes(node_affinity: &Field<'_>) -> Result<Vec<Weighted<NodeTerm>>, FieldError> {
+    node_affinity
+        .get("preferredDuringSchedulingIgnoredDuringExecution")
+        .items()?
+        .iter()
+        .map(|item| {
+            Ok(Weighted {
+                weight: item.get("weight").integer()?.unwrap_or_default(),
+                term: NodeTerm::parse(&item.get("preference"))?,
+            })
+        })
+        .collect()
+}
+
+fn host_ports(spec: &Field<'_>) -> Result<Vec<HostPort>, FieldError> {
+    let mut ports = Vec::new();
+    for init in spec.get("initContainers").items()? {
+        if init.get("restartPolicy").text()? == Some("Always") {
+            ports.extend(container_ports(&init)?);
+        }
+    }
+    for container in spec.get("containers").items()? {
+        ports.extend(container_ports(&container)?);
+    }
+    Ok(ports)
+}
+
+fn container_ports(container: &Field<'_>) -> Result<Vec<HostPort>, FieldError> {
+    let mut ports = Vec::new();
+    for port in container.get("ports").items()? {
+        let number = port.get("hostPort").integer()?.unwrap_or_default();
+        if number <= 0 {
+            continue;
+        }
+        let or = |key: &str, default: &str| {
+            let text = port.get(key).text()?.filter(|text| !text.is_empty());
+            Ok(text.unwrap_or(default).to_owned())
+        };
+        ports.push(HostPort { ip: or("hostIP", ANY_ADDRESS)?, protocol: or("protocol", "TCP")?, port: number });
+    }
+    Ok(ports)
+}
+
+/// What this release would get wrong if it went ahead.
+fn unsupported(spec: &Field<'_>) -> Result<Vec<String>, FieldError> {
+    const VOLUMES: [(&str, &str); 6] = [
+        ("persistentVolumeClaim", "PersistentVolumeClaims"),
+        ("ephemeral", "ephemeral volumes"),
+        ("gcePersistentDisk", "GCE persistent disks"),
+        ("awsElasticBlockStore", "AWS EBS volumes"),
+        ("iscsi", "iSCSI volumes"),
+        ("rbd", "RBD volumes"),
+    ];
+    let mut found = Vec::new();
+    for volume in spec.get("volumes").items()? {
+        for (key, plural) in VOLUMES {
+            if volume.get(key).present() {
+                let name = volume.get("name").text()?.unwrap_or_default();
+                found.push(format!("{plural} are not supported yet (volume {name:?})"));
+            }
+        }
+    }
+    if let Some(claim) = spec.get("resourceClaims").items()?.first() {
+        let name = claim.get("name").text()?.unwrap_or_default();
+        found.push(format!("resource claims are not supported yet (claim {name:?})"));
+    }
+    Ok(found)
+}

@@ -1,0 +1,175 @@
+//! Amounts of resources: exact lists as manifests carry them, and integer vectors as scheduling compares them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::quantity::{Quantity, QuantityError};
+
+/// Exact amounts by resource name.
+pub type ResourceList = BTreeMap<String, Quantity>;
+
+/// Adds `more` to `list`, resource by resource.
+pub fn add_list(list: &mut ResourceList, more: &ResourceList) {
+    for (name, amount) in more {
+        match list.get_mut(name) {
+            Some(sum) => *sum += amount,
+            None => {
+                list.insert(name.clone(), *amount);
+            }
+        }
+    }
+}
+
+/// Takes `less` from `list`; amounts may become negative, resources that `list` does not name are ignored.
+pub fn sub_list(list: &mut ResourceList, less: &ResourceList) {
+    for (name, amount) in less {
+        if let Some(rest) = list.get_mut(name) {
+            *rest -= amount;
+        }
+    }
+}
+
+/// Raises negative amounts to zero.
+pub fn clamp_list(list: &mut ResourceList) {
+    for amount in list.values_mut() {
+        *amount = amount.at_least_zero();
+    }
+}
+
+/// Raises each amount of `list` to that of `other`.
+pub(crate) fn max_list(list: &mut ResourceList, other: &ResourceList) {
+    for (name, amount) in other {
+        match list.get_mut(name) {
+            Some(largest) if *largest >= *amount => {}
+            Some(largest) => *largest = *amount,
+            None => {
+                list.insert(name.clone(), *amount);
+            }
+        }
+    }
+}
+
+/// Reads a resource list; null and absent are the empty list. The error names the resource.
+pub fn parse_list(value: Option<&Value>) -> Result<ResourceList, (String, QuantityError)> {
+    let Some(Value::Object(map)) = value else { return Ok(ResourceList::new()) };
+    map.iter()
+        .map(|(name, amount)| match Quantity::from_json(amount) {
+            Ok(quantity) => Ok((name.clone(), quantity)),
+            Err(error) => Err((name.clone(), error)),
+        })
+        .collect()
+}
+
+/// Amounts as integers: CPU in thousandths, everything else in whole units (bytes, pieces), each rounded up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Resources {
+    pub milli_cpu: i64,
+    pub memory: i64,
+    pub ephemeral_storage: i64,
+    /// Extended resources, huge pages, attachable volumes. A name with amount 0 is kept: it was asked for.
+    pub scalars: BTreeMap<Arc<str>, i64>,
+}
+
+impl Resources {
+    /// The integer view of a list; `pods` and names that no scheduler counts are left out.
+    pub fn from_list(list: &ResourceList) -> Self {
+        let mut resources = Self::default();
+        for (name, amount) in list {
+            match name.as_str() {
+                "cpu" => resources.milli_cpu = amount.milli(),
+                "memory" => resources.memory = amount.value(),
+                "ephemeral-storage" => resources.ephemeral_storage = amount.value(),
+                other if is_scalar(other) => {
+                    resources.scalars.insert(Arc::from(other), amount.value());
+                }
+                _ => {}
+            }
+        }
+        resources
+    }
+
+    /// True if nothing at all is named, not even with amount zero in [`Resources::scalars`].
+    pub fn is_empty(&self) -> bool {
+        self.milli_cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
+    }
+
+    /// The amount of one resource by name, 0 if there is none.
+    pub fn amount(&self, name: &str) -> i64 {
+        match name {
+            "cpu" => self.milli_cpu,
+            "memory" => self.memory,
+            "ephemeral-storage" => self.ephemeral_storage,
+            other => self.scalars.get(other).copied().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.milli_cpu += more.milli_cpu;
+        self.memory += more.memory;
+        self.ephemeral_storage += more.ephemeral_storage;
+        for (name, amount) in &more.scalars {
+            *self.scalars.entry(Arc::clone(name)).or_default() += amount;
+        }
+    }
+
+    pub(crate) fn sub(&mut self, less: &Self) {
+        self.milli_cpu -= less.milli_cpu;
+        self.memory -= less.memory;
+        self.ephemeral_storage -= less.ephemeral_storage;
+        for (name, amount) in &less.scalars {
+            if let Some(rest) = self.scalars.get_mut(name) {
+                *rest -= amount;
+            }
+        }
+    }
+}
+
+/// True for resources that are counted in whole pieces: extended, huge pages, attachable volumes, and native ones
+/// with a prefix.
+pub fn is_scalar(name: &str) -> bool {
+    let prefixed_native = name.contains("kubernetes.io/");
+    let extended = name.contains('/') && !prefixed_native && !name.starts_with("requests.");
+    extended || prefixed_native || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
+}
+
+/// True for resources that a pod may ask for as a whole, beside its containers.
+pub(crate) fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn list(value: &Value) -> ResourceList {
+        parse_list(Some(value)).expect("a resource list")
+    }
+
+    #[test]
+    fn only_countable_names_become_scalars() {
+        let resources = Resources::from_list(&list(&json!({
+            "cpu": "1500m", "memory": "1Gi", "pods": "110", "example.com/gpu": 2, "hugepages-2Mi": "4Mi", "foo": 1,
+        })));
+        assert_eq!(resources.milli_cpu, 1500);
+        assert_eq!(resources.memory, 1 << 30);
+        assert_eq!(resources.scalars.keys().map(|name| &**name).collect::<Vec<_>>(), ["example.com/gpu", "hugepages-2Mi"]);
+    }
+
+    #[test]
+    fn a_bad_amount_is_named() {
+        let error = parse_list(Some(&json!({"cpu": "a lot"}))).expect_err("no quantity");
+        assert_eq!(error.0, "cpu");
+    }
+
+    #[test]
+    fn differences_never_add_resources_and_clamp_at_zero() {
+        let mut rest = list(&json!({"cpu": "1", "memory": "1Gi"}));
+        sub_list(&mut rest, &list(&json!({"cpu": "2", "example.com/gpu": 1})));
+        clamp_list(&mut rest);
+        assert_eq!(rest, list(&json!({"cpu": 0, "memory": "1Gi"})));
+    }
+}

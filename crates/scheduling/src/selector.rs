@@ -1,0 +1,230 @@
+//! Selectors over labels, and over nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::field::{Field, FieldError};
+
+/// Labels of a pod, node or namespace.
+pub type Labels = BTreeMap<String, String>;
+
+/// What a requirement says about one value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Test {
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
+    Exists,
+    DoesNotExist,
+    Greater(i64),
+    Less(i64),
+}
+
+/// One requirement on a label.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Requirement {
+    key: String,
+    test: Test,
+}
+
+impl Requirement {
+    /// None if the requirement is malformed (an unknown operator, a wrong number of values).
+    fn parse(field: &Field<'_>) -> Result<Option<Self>, FieldError> {
+        let key = field.get("key").text()?.unwrap_or_default().to_owned();
+        let values = field.get("values").texts()?;
+        let number = || match values.as_slice() {
+            [only] => only.parse().ok(),
+            _ => None,
+        };
+        let test = match field.get("operator").text()?.unwrap_or_default() {
+            "In" if !values.is_empty() => Some(Test::In(values.into_iter().collect())),
+            "NotIn" if !values.is_empty() => Some(Test::NotIn(values.into_iter().collect())),
+            "Exists" if values.is_empty() => Some(Test::Exists),
+            "DoesNotExist" if values.is_empty() => Some(Test::DoesNotExist),
+            "Gt" => number().map(Test::Greater),
+            "Lt" => number().map(Test::Less),
+            _ => None,
+        };
+        Ok(test.map(|test| Self { key, test }))
+    }
+
+    /// `key` must have exactly `value`.
+    fn equal(key: &str, value: &str) -> Self {
+        Self { key: key.to_owned(), test: Test::In(BTreeSet::from([value.to_owned()])) }
+    }
+
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.test {
+            Test::In(values) => value.is_some_and(|value| values.contains(value)),
+            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Test::Exists => value.is_some(),
+            Test::DoesNotExist => value.is_none(),
+            Test::Greater(bound) => number().is_some_and(|number| number > *bound),
+            Test::Less(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+/// A selector over labels. `None` where a manifest has no selector at all, which matches nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct LabelSelector(Vec<Requirement>);
+
+impl LabelSelector {
+    pub(crate) fn parse(field: &Field<'_>) -> Result<Option<Self>, FieldError> {
+        if !field.present() {
+            return Ok(None);
+        }
+        let mut requirements: Vec<_> = field
+            .get("matchLabels")
+            .text_map()?
+            .iter()
+            .map(|(key, value)| Requirement::equal(key, value))
+            .collect();
+        for expression in field.get("matchExpressions").items()? {
+            let requirement = Requirement::parse(&expression)?;
+            requirements.push(requirement.ok_or_else(|| expression.error("is not a valid requirement"))?);
+        }
+        Ok(Some(Self(requirements)))
+    }
+
+    /// Adds the requirement that `key` has `value`.
+    pub(crate) fn require(&mut self, key: &str, value: &str) {
+        let requirement = Requirement::equal(key, value);
+        if !self.0.contains(&requirement) {
+            self.0.push(requirement);
+        }
+    }
+
+    /// True if there is no requirement, so that everything matches.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+}
+
+/// One term of a node selector: all of its requirements must hold. A term without any matches no node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NodeTerm {
+    labels: Vec<Requirement>,
+    /// Requirements on the node's name, the only field that can be selected.
+    names: Vec<Requirement>,
+    /// A malformed term matches no node.
+    malformed: bool,
+}
+
+const NAME_FIELD: &str = "metadata.name";
+
+impl NodeTerm {
+    pub(crate) fn parse(field: &Field<'_>) -> Result<Self, FieldError> {
+        let mut term = Self { labels: Vec::new(), names: Vec::new(), malformed: false };
+        for expression in field.get("matchExpressions").items()? {
+            match Requirement::parse(&expression)? {
+                Some(requirement) => term.labels.push(requirement),
+                None => term.malformed = true,
+            }
+        }
+        for expression in field.get("matchFields").items()? {
+            let one_value = expression.get("values").items()?.len() == 1;
+            match Requirement::parse(&expression)? {
+                Some(requirement @ Requirement { test: Test::In(_) | Test::NotIn(_), .. }) if one_value => {
+                    term.names.push(requirement);
+                }
+                _ => term.malformed = true,
+            }
+        }
+        Ok(term)
+    }
+
+    /// True for a term that says nothing, which matches no node.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.names.is_empty() && !self.malformed
+    }
+
+    pub fn matches(&self, node: &str, labels: &Labels) -> bool {
+        if self.malformed || self.is_empty() {
+            return false;
+        }
+        let by_label = self.labels.iter().all(|requirement| requirement.matches(labels));
+        by_label && self.names.iter().all(|requirement| name_matches(requirement, node))
+    }
+
+    /// The node names to which `metadata.name In …` restricts this term, None if it does not.
+    pub(crate) fn names(&self) -> Option<BTreeSet<String>> {
+        let mut sets = self.names.iter().filter(|requirement| requirement.key == NAME_FIELD).filter_map(
+            |requirement| match &requirement.test {
+                Test::In(values) => Some(values),
+                _ => None,
+            },
+        );
+        let first = sets.next()?.clone();
+        Some(sets.fold(first, |names, set| &names & set))
+    }
+}
+
+fn name_matches(requirement: &Requirement, node: &str) -> bool {
+    // A field that does not exist reads as the empty text.
+    let value = if requirement.key == NAME_FIELD { node } else { "" };
+    match &requirement.test {
+        Test::In(values) => values.contains(value),
+        Test::NotIn(values) => !values.contains(value),
+        Test::Exists | Test::DoesNotExist | Test::Greater(_) | Test::Less(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[track_caller]
+    fn check(term: &Value, node: &[(&str, &str)], want: bool) {
+        let term = NodeTerm::parse(&Field::root(term)).expect("a term");
+        assert_eq!(term.matches("n1", &labels(node)), want, "{term:?}");
+    }
+
+    fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
+        json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
+    }
+
+    #[test]
+    fn each_operator_does_what_kubernetes_says() {
+        check(&expression("a", "In", &["x", "y"]), &[("a", "y")], true);
+        check(&expression("a", "In", &["x"]), &[], false);
+        check(&expression("a", "NotIn", &["x"]), &[], true);
+        check(&expression("a", "NotIn", &["x"]), &[("a", "x")], false);
+        check(&expression("a", "Exists", &[]), &[("a", "")], true);
+        check(&expression("a", "DoesNotExist", &[]), &[], true);
+        check(&expression("a", "Gt", &["5"]), &[("a", "6")], true);
+        check(&expression("a", "Gt", &["5"]), &[("a", "5")], false);
+        check(&expression("a", "Lt", &["5"]), &[("a", "-6")], true);
+        check(&expression("a", "Lt", &["5"]), &[("a", "few")], false);
+        check(&expression("a", "Lt", &["5"]), &[], false);
+    }
+
+    #[test]
+    fn an_empty_or_malformed_term_matches_nothing() {
+        check(&json!({}), &[("a", "x")], false);
+        check(&expression("a", "Gt", &["many"]), &[("a", "6")], false);
+        check(&expression("a", "In", &[]), &[("a", "6")], false);
+        check(&expression("a", "Near", &["6"]), &[("a", "6")], false);
+    }
+
+    #[test]
+    fn a_name_is_matched_as_a_field() {
+        let field = |operator, name| {
+            json!({"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]}]})
+        };
+        check(&field("In", "n1"), &[], true);
+        check(&field("In", "n2"), &[], false);
+        check(&field("NotIn", "n2"), &[], true);
+        check(&field("Exists", "n1"), &[], false);
+    }
+}

@@ -1,0 +1,115 @@
+//! The control plane's programs: built once from their Go modules, then taken from a cache.
+
+use std::io::IsTerminal as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+use crate::tools::find;
+
+const PROGRAMS: [&str; 7] =
+    ["etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"];
+
+/// The release that `go.mod` builds; without these flags the API server says that it is v0.0.0.
+const LINKER_FLAGS: &str = "-s -w \
+    -X k8s.io/component-base/version.gitVersion=v1.37.2 \
+    -X k8s.io/component-base/version.gitMajor=1 \
+    -X k8s.io/component-base/version.gitMinor=37 \
+    -X k8s.io/component-base/version.gitTreeState=clean";
+
+/// The folder that has one program per name.
+#[derive(Debug, Clone)]
+pub struct Binaries {
+    folder: PathBuf,
+}
+
+impl Binaries {
+    /// Finds the programs in the cache, or builds them, which takes some ten minutes on two cores.
+    ///
+    /// # Errors
+    /// One line when Go is missing; else what the build said.
+    pub fn ensure() -> Result<Self> {
+        let module = module();
+        let folder = cache()?.join(format!("controlplane-{}", fingerprint(&module)?));
+        if !folder.join("controlplane").is_file() {
+            build(&module, &folder)?;
+        }
+        for program in PROGRAMS {
+            let link = folder.join(program);
+            if !link.is_symlink() {
+                // Another run may have made it in the meantime.
+                drop(symlink("controlplane", &link));
+            }
+            if !link.exists() {
+                bail!("cannot make {}", link.display());
+            }
+        }
+        Ok(Self { folder })
+    }
+
+    /// The path of one program, such as `kube-apiserver`.
+    #[must_use]
+    pub fn path(&self, program: &str) -> PathBuf {
+        self.folder.join(program)
+    }
+}
+
+fn module() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("controlplane")
+}
+
+fn cache() -> Result<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
+        .context("neither XDG_CACHE_HOME nor HOME is set: no place for the built control plane")?;
+    Ok(base.join("multicluster-scheduler"))
+}
+
+/// The first 16 hexadecimal digits of a hash over the module's files and the flags.
+fn fingerprint(module: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    hash.update(LINKER_FLAGS);
+    for name in ["go.mod", "go.sum", "main.go"] {
+        let file = module.join(name);
+        hash.update(name);
+        hash.update(std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
+    }
+    Ok(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn build(module: &Path, folder: &Path) -> Result<()> {
+    let go = find("go")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let unfinished = folder.join(format!("controlplane.{}", std::process::id()));
+    eprintln!("building the control plane from Go modules, once: about ten minutes on two cores");
+    let mut build = Command::new(go)
+        .current_dir(module)
+        .args(["build", "-trimpath", "-ldflags", LINKER_FLAGS, "-o"])
+        .arg(&unfinished)
+        .arg(".")
+        .stdin(Stdio::null())
+        .spawn()
+        .context("cannot start go")?;
+    let start = Instant::now();
+    let every = Duration::from_secs(if std::io::stderr().is_terminal() { 5 } else { 30 });
+    let mut said = start;
+    let status = loop {
+        if let Some(status) = build.try_wait().context("cannot wait for go")? {
+            break status;
+        }
+        if said.elapsed() >= every {
+            said = Instant::now();
+            eprintln!("  still building the control plane, {} s", start.elapsed().as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    if !status.success() {
+        bail!("go build of {} failed with {status}", module.display());
+    }
+    std::fs::rename(&unfinished, folder.join("controlplane")).context("cannot keep the built control plane")
+}

@@ -1,0 +1,112 @@
+//! Everything that one run started.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use futures::future::try_join_all;
+
+use crate::binaries::Binaries;
+use crate::cluster::{Cluster, Shared};
+use crate::controlplane::Options;
+use crate::images::Images;
+use crate::kubelet::Faults;
+use crate::namespaces;
+use crate::network::Network;
+
+/// The clusters of a run.
+pub struct Ground {
+    clusters: BTreeMap<String, Cluster>,
+    /// The programs of control planes, kubectl and helm among them.
+    pub binaries: Binaries,
+    /// The programs that stand for images.
+    pub images: Images,
+    /// What pods asked for and the test ground cannot do.
+    pub faults: Faults,
+    network: Option<Network>,
+}
+
+impl Ground {
+    /// Starts one control plane per name, all at the same time.
+    ///
+    /// # Errors
+    /// When one does not come up.
+    pub async fn start(names: &[&str], options: Options) -> Result<Self> {
+        crypto();
+        let shared = Shared {
+            binaries: Binaries::ensure()?,
+            images: Images::beside_this_program()?,
+            faults: Faults::default(),
+            options,
+        };
+        let work = namespaces::work();
+        let network = Network::lay().await.context("cannot lay the run's network")?;
+        let started =
+            try_join_all(names.iter().map(|name| Cluster::start(name, &work, &network, &shared))).await?;
+        let clusters = started.into_iter().map(|cluster| (cluster.name.clone(), cluster)).collect();
+        let Shared { binaries, images, faults, .. } = shared;
+        Ok(Self { clusters, binaries, images, faults, network: Some(network) })
+    }
+
+    /// Takes clusters that are there already, by name and kubeconfig file.
+    ///
+    /// # Errors
+    /// When one does not answer.
+    pub async fn adopt(kubeconfigs: &[(String, std::path::PathBuf)]) -> Result<Self> {
+        crypto();
+        let mut clusters = BTreeMap::new();
+        for (name, kubeconfig) in kubeconfigs {
+            clusters.insert(name.clone(), Cluster::adopt(name, kubeconfig).await?);
+        }
+        let (binaries, images) = (Binaries::ensure()?, Images::beside_this_program()?);
+        Ok(Self { clusters, binaries, images, faults: Faults::default(), network: None })
+    }
+
+    /// One cluster by its name.
+    ///
+    /// # Errors
+    /// When the run has none of that name.
+    pub fn cluster(&self, name: &str) -> Result<&Cluster> {
+        self.clusters.get(name).with_context(|| format!("the run has no cluster {name}"))
+    }
+
+    /// All clusters, by name.
+    pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
+        self.clusters.values()
+    }
+
+    /// Whether the run itself started the clusters, so that faults can be made in them.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.network.is_some()
+    }
+
+    /// Fails when a pod asked the test ground for something that it does not do.
+    ///
+    /// # Errors
+    /// What was asked for, in all clusters.
+    pub fn check_faults(&self) -> Result<()> {
+        let faults = self.faults.all();
+        if faults.is_empty() {
+            return Ok(());
+        }
+        bail!("the test ground cannot do what pods asked for: {}", faults.join("; "))
+    }
+
+    /// Writes what all clusters hold, and all logs, into a folder.
+    ///
+    /// # Errors
+    /// When a file cannot be written; a cluster that does not answer is only noted.
+    pub async fn dump(&self, folder: &Path) -> Result<()> {
+        for cluster in self.clusters() {
+            crate::dump::cluster(cluster, &folder.join(&cluster.name)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Chooses the one provider of cryptography of this process.
+pub fn crypto() {
+    // It fails when it was chosen before, which is as good.
+    drop(rustls::crypto::ring::default_provider().install_default());
+}

@@ -1,0 +1,56 @@
+//! Helm and kubectl, as a user calls them.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use tokio::process::Command;
+
+use crate::cluster::Cluster;
+use crate::ground::Ground;
+use crate::{namespaces, tools};
+
+/// Runs helm against a cluster with these arguments and returns what it printed.
+///
+/// # Errors
+/// When helm fails, with what it said.
+pub async fn helm(ground: &Ground, cluster: &Cluster, arguments: &[&str]) -> Result<String> {
+    run(ground, cluster, "helm", arguments).await.with_context(|| format!("helm in {}", cluster.name))
+}
+
+/// Runs kubectl against a cluster with these arguments and returns what it printed.
+///
+/// # Errors
+/// When kubectl fails, with what it said.
+pub async fn kubectl(ground: &Ground, cluster: &Cluster, arguments: &[&str]) -> Result<String> {
+    run(ground, cluster, "kubectl", arguments).await.with_context(|| format!("kubectl in {}", cluster.name))
+}
+
+async fn run(ground: &Ground, cluster: &Cluster, program: &str, arguments: &[&str]) -> Result<String> {
+    let home = home()?;
+    let mut command = Command::new(ground.binaries.path(program));
+    command
+        .arg(format!("--kubeconfig={}", cluster.kubeconfig.display()))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", &home)
+        .env("HELM_CACHE_HOME", home.join("helm-cache"))
+        .env("HELM_CONFIG_HOME", home.join("helm-config"))
+        .env("HELM_DATA_HOME", home.join("helm-data"));
+    tools::output(command).await
+}
+
+fn home() -> Result<std::path::PathBuf> {
+    let base = if namespaces::are_inside() { namespaces::work() } else { std::env::temp_dir() };
+    let home = base.join("home");
+    std::fs::create_dir_all(&home).context("cannot make a home for helm")?;
+    Ok(home)
+}
+
+/// The chart of the project.
+#[must_use]
+pub fn chart() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/multicluster-scheduler")
+}
+
+/// The namespace into which the tests install the chart; also the release's name.
+pub const RELEASE: &str = "multicluster-scheduler";
