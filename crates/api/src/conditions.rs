@@ -32,10 +32,18 @@ pub enum Reason {
     OldProtocol,
     /// The identity of the target could not be read yet.
     IdentityUnknown,
+    /// Another cluster answers than the one that the Target was accepted for.
+    IdentityChanged,
     /// The target does not answer.
     Unreachable,
     /// The target refuses our identity or what we must do there.
     Forbidden,
+    /// An object of the name that we need exists and is not ours.
+    NameTaken,
+    /// A namespace that the spec names does not exist.
+    NamespaceNotFound,
+    /// The local API server did not take what we wrote.
+    Failed,
     /// Not looked at yet.
     Pending,
 }
@@ -65,8 +73,12 @@ impl Reason {
             Reason::SameCluster => "SameCluster",
             Reason::OldProtocol => "OldProtocol",
             Reason::IdentityUnknown => "IdentityUnknown",
+            Reason::IdentityChanged => "IdentityChanged",
             Reason::Unreachable => "Unreachable",
             Reason::Forbidden => "Forbidden",
+            Reason::NameTaken => "NameTaken",
+            Reason::NamespaceNotFound => "NamespaceNotFound",
+            Reason::Failed => "Failed",
             Reason::Pending => "Pending",
         }
     }

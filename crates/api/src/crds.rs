@@ -113,7 +113,21 @@ fn cluster_summary() -> Value {
 }
 
 fn derived(definition: &CustomResourceDefinition) -> Value {
-    serde_json::to_value(definition).unwrap_or_default()
+    let mut definition = serde_json::to_value(definition).unwrap_or_default();
+    drop_empty_defaults(&mut definition);
+    definition
+}
+
+/// An older object without a name must still be read here, but an API server must not fill in an empty one.
+fn drop_empty_defaults(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, value| name != "default" || value != "");
+            fields.values_mut().for_each(drop_empty_defaults);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty_defaults),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// The definitions of all six kinds, in the order of their names.

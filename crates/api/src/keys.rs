@@ -37,6 +37,8 @@ pub const ASK: &str = key!("ask");
 
 /// Annotation of a proxy pod: YAML of the pod as the user submitted it.
 pub const SOURCE_POD_MANIFEST: &str = key!("sourcepod-manifest");
+/// Annotation of a proxy pod: proof that the webhook wrote [`SOURCE_POD_MANIFEST`] for this very request.
+pub const SOURCE_POD_MANIFEST_MAC: &str = key!("sourcepod-manifest-mac");
 /// Label of objects that carry one of our finalizers in a source, value `true`.
 pub const HAS_FINALIZER: &str = key!("has-finalizer");
 /// Finalizer of a proxy pod; added by webhook, removed by feedback-controller alone.
@@ -100,6 +102,15 @@ pub const POD_MISSING_SINCE: &str = key!("pod-missing-since");
 /// Annotation of a PodChaperon, written by feedback-controller before it deletes it: the grace period in
 /// seconds with which the proxy pod was deleted.
 pub const DELETION_GRACE_SECONDS: &str = key!("deletion-grace-seconds");
+
+// source-controller.
+
+/// Label of the bindings of a Source or ClusterSource: its UID.
+pub const SOURCE_UID: &str = key!("source-uid");
+/// Annotation of the same: the Source's namespace; absent for a ClusterSource.
+pub const SOURCE_NAMESPACE: &str = key!("source-namespace");
+/// Annotation of the same: the name of the Source or ClusterSource.
+pub const SOURCE_NAME: &str = key!("source-name");
 
 // virtual-kubelet.
 
