@@ -3,12 +3,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# One profile for everything that runs, so that each dependency is compiled once.
+# One profile and one selection of packages for everything, so that each dependency is compiled once.
 PROFILE := e2e
 CARGO := cargo
-SERVICES := webhook proxy-scheduler candidate-scheduler chaperon-controller feedback-controller virtual-kubelet source-controller
-BINARIES := $(foreach service,$(SERVICES),-p $(service))
-GROUND := $(CARGO) run --quiet --profile $(PROFILE) -p e2e --bin
+ALL := --profile $(PROFILE) --workspace
+BIN := target/$(PROFILE)
 
 WORK ?= burst
 PODS ?= 1000
@@ -26,33 +25,31 @@ toolchain:
 
 .PHONY: build
 build: toolchain ## Build the services, the test ground and the control plane.
-	$(CARGO) build --profile $(PROFILE) $(BINARIES)
-	$(CARGO) build --profile $(PROFILE) -p e2e --bins
-	$(GROUND) controlplane
+	$(CARGO) build $(ALL) --all-targets
+	$(BIN)/controlplane
 
 .PHONY: demo
 demo: build ## Watch workloads spread over two clusters, then move when one is drained.
-	$(GROUND) demo
+	$(BIN)/demo
 
 .PHONY: playground
 playground: build ## The same clusters, left running, with commands to look around.
-	$(GROUND) demo -- --stay
+	$(BIN)/demo --stay
 
 .PHONY: test
 test: build unit e2e ## All tests.
 
 .PHONY: unit
 unit: toolchain ## Tests that need no cluster.
-	$(CARGO) test --profile $(PROFILE) --workspace --exclude e2e
-	$(CARGO) test --profile $(PROFILE) -p e2e --lib
+	$(CARGO) test $(ALL) --lib --bins
 
 .PHONY: e2e
 e2e: build ## Tests on real control planes.
-	$(CARGO) test --profile $(PROFILE) -p e2e --test e2e
+	$(CARGO) test $(ALL) --test e2e
 
 .PHONY: bench
 bench: build ## Measure: make bench WORK=burst PODS=1000 TARGETS=2.
-	$(GROUND) bench -- --work $(WORK) --pods $(PODS) --targets $(TARGETS)
+	$(BIN)/bench --work $(WORK) --pods $(PODS) --targets $(TARGETS)
 
 .PHONY: ci
 ci: lint check-gen arch docs charts test ## What every change must pass.
@@ -64,28 +61,27 @@ fmt: ## Format the Rust code.
 .PHONY: lint
 lint: toolchain ## Formatting and clippy.
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --profile $(PROFILE) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
 
 .PHONY: gen
-gen: ## Write generated files.
-	$(CARGO) run --quiet --profile $(PROFILE) -p xtask -- gen
+gen: build ## Write generated files.
+	$(BIN)/xtask gen
 
 .PHONY: check-gen
-check-gen: ## Fail if a generated file is stale.
-	$(CARGO) run --quiet --profile $(PROFILE) -p xtask -- gen --check
+check-gen: build ## Fail if a generated file is stale.
+	$(BIN)/xtask gen --check
 
 .PHONY: arch
-arch: ## Compare the dependencies between crates with the allowed ones.
-	$(CARGO) run --quiet --profile $(PROFILE) -p xtask -- arch
+arch: build ## Compare the dependencies between crates with the allowed ones.
+	$(BIN)/xtask arch
 
 .PHONY: docs
 docs: ## API documentation, with warnings denied.
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --profile $(PROFILE) --workspace --exclude e2e --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(ALL) --no-deps --document-private-items
 
 .PHONY: charts
-charts: toolchain ## Lint and render the charts, and compare with the reviewed output.
-	$(GROUND) controlplane
-	HELM="$$($(GROUND) controlplane -- helm)" charts/check.sh
+charts: build ## Lint and render the charts, and compare with the reviewed output.
+	HELM="$$($(BIN)/controlplane helm)" charts/check.sh
 
 .PHONY: clean
 clean: ## Remove what was built.

@@ -85,6 +85,14 @@ matchPolicy: Equivalent
     {{- uniq (append .Values.config.excludedNamespaces .Release.Namespace) | toYaml | nindent 4 }}
 {{- end -}}
 
+{{/* What forged keys could do harm is checked everywhere but where the cluster and the webhook start. */}}
+{{- define "webhook.notSystem" -}}
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values:
+    {{- uniq (list "kube-system" .Release.Namespace) | toYaml | nindent 4 }}
+{{- end -}}
+
 {{- define "webhook.enabled" -}}
 - key: multicluster-scheduler
   operator: In

@@ -1,1 +1,45 @@
-//! chaperon-controller.
+//! chaperon-controller runs, in a target cluster, the delegates of the PodChaperons that a source elected.
+//!
+//! It watches PodChaperons in all namespaces and the pods with label `multicluster.admiralty.io/parent-uid`.
+//! Of an allowed PodChaperon it creates the delegate: a pod of the same name, labels, annotations and spec.
+//! It writes the delegate's status and annotations to the PodChaperon, or why there is no delegate, creates a
+//! lost one of restart policy `Always` again, and lets a deleted PodChaperon go only when its delegate's
+//! containers have stopped.
+//!
+//! All decisions are in [`plan`]; [`delegate`] and [`status`] hold what they rest on.
+//!
+//! It never runs finished work again: a recorded end is final. It never touches a pod that no PodChaperon
+//! controls, never changes a spec, and takes no silence of a node for an end.
+//!
+//! # Permissions
+//!
+//! In every namespace of the target:
+//!
+//! | group | resources | verbs | why |
+//! |---|---|---|---|
+//! | multicluster.admiralty.io | podchaperons | list, watch | the elected delegates to be |
+//! | multicluster.admiralty.io | podchaperons | get | read live before a lost delegate is created again |
+//! | multicluster.admiralty.io | podchaperons | patch | annotations of the delegate; the finalizer |
+//! | multicluster.admiralty.io | podchaperons/finalizers | update | a delegate's owner reference blocks the deletion of its PodChaperon |
+//! | multicluster.admiralty.io | podchaperons/status | patch | the delegate's status, or why there is none |
+//! | core | pods | list, watch | the delegates |
+//! | core | pods | get | read live before a delegate counts as lost, and when its name is taken |
+//! | core | pods | create | delegates |
+//! | core | pods | patch | the finalizer |
+//! | core | pods | delete | delegates of deleted PodChaperons and those that a kubelet refused |
+//!
+//! In its own namespace: `create` on leases, and `get`, `list`, `watch`, `update`, `patch` on the Lease
+//! `multicluster-chaperon-controller`.
+
+mod apply;
+mod cache;
+mod controller;
+pub mod delegate;
+mod error;
+mod metrics;
+mod mirror;
+mod patches;
+pub mod plan;
+pub mod status;
+
+pub use controller::{Args, serve};

@@ -12,6 +12,7 @@ mod kubeconfig;
 pub mod lease;
 pub mod log;
 pub mod metrics;
+pub mod queue;
 pub mod run;
 pub mod targets;
 pub mod watch;

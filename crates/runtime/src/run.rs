@@ -9,8 +9,12 @@ use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use std::future::Future;
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
+
+/// How long a service that was asked to stop may take to finish what it is doing.
+const DRAIN: Duration = Duration::from_secs(8);
 
 /// What a service finds when it starts.
 #[derive(Clone)]
@@ -108,12 +112,12 @@ where
             shutdown.clone(),
         );
         tokio::select! {
-            result = admin => result.context("cannot serve the admin port"),
+            Err(error) = admin => Err(error).context("cannot serve the admin port"),
             result = serve(runtime, own) => result,
             result = signalled(shutdown) => result,
         }
     });
-    threads.shutdown_timeout(std::time::Duration::from_secs(2));
+    threads.shutdown_timeout(Duration::from_secs(2));
     result
 }
 
@@ -125,6 +129,6 @@ async fn signalled(shutdown: CancellationToken) -> anyhow::Result<()> {
     tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () }
     info!("asked to stop");
     shutdown.cancel();
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    tokio::time::sleep(DRAIN).await;
     Ok(())
 }

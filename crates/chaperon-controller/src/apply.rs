@@ -1,0 +1,275 @@
+//! One call for each action; its answer goes into the cache.
+
+use crate::cache::{Cache, Key, Round};
+use crate::delegate;
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::patches::{hold, json_patch, release};
+use crate::plan::{Action, Delegate, Observed};
+use api::{Pod, PodChaperon, keys};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client};
+use runtime::Class;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use tracing::info;
+
+/// What every call needs.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) manager: String,
+    pub(crate) cache: Cache,
+    pub(crate) common: runtime::Metrics,
+    pub(crate) metrics: Metrics,
+}
+
+impl Action {
+    /// The word for the metric.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Action::ReadDelegate => "read_delegate",
+            Action::ReadChaperon => "read_chaperon",
+            Action::HoldChaperon => "hold_chaperon",
+            Action::HoldDelegate => "hold_delegate",
+            Action::CreateDelegate => "create_delegate",
+            Action::CopyStatus(_) => "copy_status",
+            Action::RecordProblem(_) => "record_problem",
+            Action::RecordLost(_) => "record_lost",
+            Action::CopyAnnotations(_) => "copy_annotations",
+            Action::DeleteDelegate(_) => "delete_delegate",
+            Action::DiscardDelegate => "discard_delegate",
+            Action::ReleaseDelegate => "release_delegate",
+            Action::ReleaseChaperon => "release_chaperon",
+        }
+    }
+}
+
+/// The calls about one name.
+pub(crate) struct Hands<'a> {
+    context: &'a Context,
+    key: &'a Key,
+    pods: Api<Pod>,
+    chaperons: Api<PodChaperon>,
+}
+
+impl<'a> Hands<'a> {
+    pub(crate) fn new(context: &'a Context, key: &'a Key) -> Self {
+        Self {
+            context,
+            key,
+            pods: Api::namespaced(context.client.clone(), &key.namespace),
+            chaperons: Api::namespaced(context.client.clone(), &key.namespace),
+        }
+    }
+
+    /// Carries out one action.
+    pub(crate) async fn apply(
+        &self,
+        seen: &Observed,
+        action: &Action,
+        round: &mut Round,
+    ) -> Result<(), Error> {
+        let nobody = PodChaperon::default();
+        let chaperon = seen.chaperon.as_deref().unwrap_or(&nobody);
+        let nothing = Pod::default();
+        let pod = match &seen.delegate {
+            Delegate::Present(pod) => pod.as_ref(),
+            Delegate::Unseen | Delegate::Gone(_) => &nothing,
+        };
+        match action {
+            Action::ReadDelegate => self.read_delegate().await.map(|_found| ()),
+            Action::ReadChaperon => {
+                round.live = true;
+                self.read_chaperon().await
+            }
+            Action::HoldChaperon => self.patch_chaperon(hold(&chaperon.metadata)).await,
+            Action::HoldDelegate => self.patch_pod(hold(&pod.metadata)).await,
+            Action::CreateDelegate => self.create(chaperon, round).await,
+            Action::CopyStatus(status) | Action::RecordProblem(status) | Action::RecordLost(status) => {
+                self.note(seen, action, round);
+                self.write_status(chaperon, status).await
+            }
+            Action::CopyAnnotations(changes) => self.copy_annotations(chaperon, changes).await,
+            Action::DeleteDelegate(grace) => self.delete(pod, *grace).await,
+            Action::DiscardDelegate => {
+                self.delete(pod, Some(0)).await?;
+                self.context.cache.count_refusal(self.key);
+                self.context.metrics.replacements.with_label_values(&["refused_by_node"]).inc();
+                Ok(())
+            }
+            Action::ReleaseDelegate => match release(&pod.metadata) {
+                Some(patch) => self.patch_pod(patch).await,
+                None => Ok(()),
+            },
+            Action::ReleaseChaperon => match release(&chaperon.metadata) {
+                Some(patch) => self.patch_chaperon(patch).await,
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Logs and counts what a new status means.
+    fn note(&self, seen: &Observed, action: &Action, round: &Round) {
+        let Key { namespace, name: chaperon } = self.key;
+        if let Action::CopyStatus(status) = action
+            && delegate::has_run(status)
+        {
+            self.context.cache.forgive(self.key);
+        }
+        if let (Action::RecordProblem(_), Some((_, reason))) = (action, &round.refused) {
+            info!(namespace, chaperon, reason, "the delegate was refused");
+        } else if let (Action::RecordProblem(_), Delegate::Gone(_)) = (action, &seen.delegate) {
+            info!(namespace, chaperon, "the delegate was lost; it is created again");
+            self.context.metrics.replacements.with_label_values(&["lost"]).inc();
+        }
+        if let Action::RecordLost(_) = action {
+            info!(namespace, chaperon, "the delegate was lost; that is its end");
+        }
+    }
+
+    fn params(&self) -> PatchParams {
+        PatchParams { field_manager: Some(self.context.manager.clone()), ..PatchParams::default() }
+    }
+
+    /// Whether there is a pod.
+    async fn read_delegate(&self) -> Result<bool, Error> {
+        let read = self.pods.get_opt(&self.key.name).await;
+        match read.map_err(|source| Error::Read { kind: "pod", object: self.key.to_string(), source })? {
+            Some(pod) => {
+                self.context.cache.learn_pod(pod);
+                Ok(true)
+            }
+            None => {
+                self.context.cache.learn_no_pod(self.key);
+                Ok(false)
+            }
+        }
+    }
+
+    async fn read_chaperon(&self) -> Result<(), Error> {
+        let read = self.chaperons.get_opt(&self.key.name).await;
+        match read.map_err(|source| Error::Read {
+            kind: "PodChaperon",
+            object: self.key.to_string(),
+            source,
+        })? {
+            Some(chaperon) => self.context.cache.learn_chaperon(chaperon),
+            None => self.context.cache.learn_no_chaperon(self.key),
+        }
+        Ok(())
+    }
+
+    async fn create(&self, chaperon: &PodChaperon, round: &mut Round) -> Result<(), Error> {
+        let params = PostParams { dry_run: false, field_manager: Some(self.context.manager.clone()) };
+        let source = match self.pods.create(&params, &delegate::build(chaperon)).await {
+            Ok(pod) => {
+                info!(namespace = self.key.namespace, chaperon = self.key.name, "created the delegate");
+                self.context.cache.learn_pod(pod);
+                return Ok(());
+            }
+            Err(source) => source,
+        };
+        let class = runtime::class(&source);
+        if class == Class::Conflict {
+            match self.read_conflicting().await? {
+                Conflicting::Known => return Ok(()),
+                Conflicting::Foreign => {
+                    let message = "another pod of this name exists that is not ours";
+                    round.refused = Some((Class::Conflict, message.to_owned()));
+                    return Ok(());
+                }
+                Conflicting::Nothing => {}
+            }
+        }
+        match (class, &source) {
+            (
+                Class::Forbidden | Class::Invalid | Class::NotFound | Class::Overloaded,
+                kube::Error::Api(status),
+            ) => {
+                self.context.metrics.refusals.with_label_values(&[class.as_str()]).inc();
+                self.context.cache.wait_for_room(self.key);
+                round.refused = Some((class, status.message.clone()));
+                Ok(())
+            }
+            _ => Err(Error::Write { verb: "create", kind: "pod", object: self.key.to_string(), source }),
+        }
+    }
+
+    /// What was in the way of a creation.
+    async fn read_conflicting(&self) -> Result<Conflicting, Error> {
+        let read = self.pods.get_opt(&self.key.name).await;
+        match read.map_err(|source| Error::Read { kind: "pod", object: self.key.to_string(), source })? {
+            // Quota also answers so, when it is contended for.
+            None => Ok(Conflicting::Nothing),
+            Some(pod) if pod.label(keys::PARENT_UID).is_some() || delegate::is_delegate(&pod) => {
+                self.context.cache.learn_pod(pod);
+                Ok(Conflicting::Known)
+            }
+            // No watch of ours would show its end.
+            Some(_) => Ok(Conflicting::Foreign),
+        }
+    }
+
+    async fn write_status(&self, chaperon: &PodChaperon, status: &Value) -> Result<(), Error> {
+        let patch = json_patch(json!([
+            {"op": "test", "path": "/metadata/uid", "value": chaperon.uid()},
+            {"op": "add", "path": "/status", "value": status},
+        ]));
+        let written = self.chaperons.patch_status(&self.key.name, &self.params(), &patch).await;
+        self.learn(written)
+    }
+
+    async fn copy_annotations(
+        &self,
+        chaperon: &PodChaperon,
+        changes: &BTreeMap<String, Option<String>>,
+    ) -> Result<(), Error> {
+        let patch = Patch::Merge(json!({"metadata": {"uid": chaperon.uid(), "annotations": changes}}));
+        let written = self.chaperons.patch(&self.key.name, &self.params(), &patch).await;
+        self.learn(written)
+    }
+
+    async fn patch_chaperon(&self, ops: Value) -> Result<(), Error> {
+        let written = self.chaperons.patch(&self.key.name, &self.params(), &json_patch(ops)).await;
+        self.learn(written)
+    }
+
+    fn learn(&self, written: kube::Result<PodChaperon>) -> Result<(), Error> {
+        let failed = |source| Error::Patch { kind: "PodChaperon", object: self.key.to_string(), source };
+        self.context.cache.learn_chaperon(written.map_err(failed)?);
+        Ok(())
+    }
+
+    async fn patch_pod(&self, ops: Value) -> Result<(), Error> {
+        let written = self.pods.patch(&self.key.name, &self.params(), &json_patch(ops)).await;
+        let failed = |source| Error::Patch { kind: "pod", object: self.key.to_string(), source };
+        self.context.cache.learn_pod(written.map_err(failed)?);
+        Ok(())
+    }
+
+    async fn delete(&self, pod: &Pod, grace: Option<u32>) -> Result<(), Error> {
+        let params = DeleteParams {
+            grace_period_seconds: grace,
+            preconditions: Some(Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let deleted = self.pods.delete(&self.key.name, &params).await;
+        let failed =
+            |source| Error::Write { verb: "delete", kind: "pod", object: self.key.to_string(), source };
+        if let Some(pod) = deleted.map_err(failed)?.left() {
+            self.context.cache.learn_pod(pod);
+        }
+        info!(namespace = self.key.namespace, chaperon = self.key.name, "deleted the delegate");
+        Ok(())
+    }
+}
+
+/// What a creation ran into.
+enum Conflicting {
+    /// A pod that the cache now shows.
+    Known,
+    /// A pod that nobody watches.
+    Foreign,
+    /// No pod.
+    Nothing,
+}

@@ -1,0 +1,334 @@
+//! What the watches and our own writes have told, by name.
+//!
+//! The answer of each write goes in as well, so that a decision never rests on a state older than what this
+//! process wrote itself. Of two states of an object the one with the higher resourceVersion counts.
+
+use crate::delegate::belongs;
+use crate::plan::{Creation, Delegate, Observed};
+use api::{Pod, PodChaperon};
+use k8s_openapi::jiff::Timestamp;
+use runtime::Class;
+use serde_json::json;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The pause after the first refusal by a kubelet; doubled by each that follows.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// Namespace and name, of a PodChaperon and its pod alike.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What one round of work learned that nobody else needs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Round {
+    /// The PodChaperon was read.
+    pub(crate) live: bool,
+    /// The creation was refused.
+    pub(crate) refused: Option<(Class, String)>,
+}
+
+struct Entry {
+    chaperon: Option<Arc<PodChaperon>>,
+    delegate: Delegate,
+    refusals: u32,
+    resume: Option<Instant>,
+    held_since: Option<Instant>,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self { chaperon: None, delegate: Delegate::Unseen, refusals: 0, resume: None, held_since: None }
+    }
+}
+
+impl Entry {
+    fn chaperon_version(&self) -> Option<&str> {
+        self.chaperon.as_ref().map(|chaperon| chaperon.resource_version())
+    }
+
+    fn pod_version(&self) -> Option<&str> {
+        match &self.delegate {
+            Delegate::Unseen | Delegate::Gone(None) => None,
+            Delegate::Gone(Some(pod)) | Delegate::Present(pod) => Some(pod.resource_version()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chaperon.is_none() && !matches!(self.delegate, Delegate::Present(_))
+    }
+
+    /// A delegate that exists makes the spec superfluous: it is read again before another is created.
+    fn trim(&mut self) {
+        let (Some(chaperon), Delegate::Present(pod)) = (&mut self.chaperon, &self.delegate) else { return };
+        if belongs(pod, chaperon) && chaperon.spec.get("containers").is_some() {
+            let policy = chaperon.spec.get("restartPolicy").cloned().unwrap_or_default();
+            Arc::make_mut(chaperon).spec = json!({"restartPolicy": policy});
+        }
+    }
+}
+
+/// Whether a state is newer than the known one. The API server guarantees that versions are numbers.
+fn is_newer(new: &str, known: Option<&str>) -> bool {
+    match (new.parse::<u64>(), known.map(str::parse::<u64>)) {
+        (Ok(new), Some(Ok(known))) => new > known,
+        _ => true,
+    }
+}
+
+/// Whether a state is older than the known one. The answer to a patch that takes away the last finalizer
+/// carries the version from before: the object was deleted instead of changed.
+fn is_older(new: &str, known: Option<&str>) -> bool {
+    Some(new) != known && !is_newer(new, known)
+}
+
+fn key_of(metadata: &kube::api::ObjectMeta) -> Key {
+    Key {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+fn trimmed_pod(mut pod: Pod) -> Arc<Pod> {
+    pod.metadata.managed_fields = None;
+    pod.spec = json!({"nodeName": pod.node()});
+    Arc::new(pod)
+}
+
+fn trimmed_chaperon(mut chaperon: PodChaperon) -> Arc<PodChaperon> {
+    chaperon.metadata.managed_fields = None;
+    Arc::new(chaperon)
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<Key, Entry>,
+    /// Keys whose delegate the API server refused, by namespace.
+    refused: HashMap<String, HashSet<Key>>,
+}
+
+/// The cache.
+#[derive(Default)]
+pub(crate) struct Cache(Mutex<State>);
+
+impl Cache {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that is known about a name.
+    pub(crate) fn observe(&self, key: &Key, round: &Round) -> Observed {
+        let state = self.state();
+        let nothing = Entry::default();
+        let entry = state.entries.get(key).unwrap_or(&nothing);
+        let pause = entry.resume.map(|at| at.saturating_duration_since(Instant::now()));
+        let creation = match (&round.refused, pause) {
+            (Some((class, message)), _) => Creation::Refused(*class, message.clone()),
+            (None, Some(pause)) if !pause.is_zero() => Creation::After(pause),
+            (None, _) => Creation::Free,
+        };
+        Observed {
+            chaperon: entry.chaperon.clone(),
+            delegate: entry.delegate.clone(),
+            creation,
+            live: round.live,
+            held: entry.held_since.map(|since| since.elapsed()),
+            now: Timestamp::now(),
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.state().entries.keys().cloned().collect()
+    }
+
+    /// A watch saw a PodChaperon.
+    pub(crate) fn see_chaperon(&self, chaperon: PodChaperon) -> Option<Key> {
+        let key = key_of(&chaperon.metadata);
+        let mut state = self.state();
+        let entry = state.entries.entry(key.clone()).or_default();
+        if !is_newer(chaperon.resource_version(), entry.chaperon_version()) {
+            return None;
+        }
+        entry.chaperon = Some(trimmed_chaperon(chaperon));
+        entry.trim();
+        Some(key)
+    }
+
+    /// A watch saw that a PodChaperon is gone.
+    pub(crate) fn lose_chaperon(&self, last: &PodChaperon) -> Option<Key> {
+        let key = key_of(&last.metadata);
+        let mut state = self.state();
+        let entry = state.entries.get_mut(&key)?;
+        if is_older(last.resource_version(), entry.chaperon_version()) {
+            return None;
+        }
+        entry.chaperon = None;
+        state.forget_if_empty(&key);
+        Some(key)
+    }
+
+    /// A list of all PodChaperons: what is not in it is gone.
+    pub(crate) fn replace_chaperons(&self, all: Vec<PodChaperon>) -> Vec<Key> {
+        let listed: HashSet<Key> = all.iter().map(|chaperon| key_of(&chaperon.metadata)).collect();
+        for chaperon in all {
+            self.see_chaperon(chaperon);
+        }
+        let mut state = self.state();
+        let keys: Vec<Key> = state.entries.keys().cloned().collect();
+        for key in keys.iter().filter(|key| !listed.contains(key)) {
+            if let Some(entry) = state.entries.get_mut(key) {
+                entry.chaperon = None;
+            }
+            state.forget_if_empty(key);
+        }
+        keys
+    }
+
+    /// The API server told the state of a PodChaperon in its answer to us. One that the watch has seen go
+    /// must not come back.
+    pub(crate) fn learn_chaperon(&self, chaperon: PodChaperon) {
+        let mut state = self.state();
+        let Some(entry) = state.entries.get_mut(&key_of(&chaperon.metadata)) else { return };
+        if entry.chaperon.is_some() && !is_older(chaperon.resource_version(), entry.chaperon_version()) {
+            entry.chaperon = Some(trimmed_chaperon(chaperon));
+            entry.trim();
+        }
+    }
+
+    /// The API server told us that there is no such PodChaperon.
+    pub(crate) fn learn_no_chaperon(&self, key: &Key) {
+        let mut state = self.state();
+        if let Some(entry) = state.entries.get_mut(key) {
+            entry.chaperon = None;
+        }
+        state.forget_if_empty(key);
+    }
+
+    /// A watch saw a pod.
+    pub(crate) fn see_pod(&self, pod: Pod) -> Option<Key> {
+        let key = key_of(&pod.metadata);
+        let mut state = self.state();
+        let entry = state.entries.entry(key.clone()).or_default();
+        if !is_newer(pod.resource_version(), entry.pod_version()) {
+            return None;
+        }
+        entry.delegate = Delegate::Present(trimmed_pod(pod));
+        entry.trim();
+        Some(key)
+    }
+
+    /// A watch saw that a pod is gone.
+    pub(crate) fn lose_pod(&self, last: Pod) -> Option<Key> {
+        let key = key_of(&last.metadata);
+        let mut state = self.state();
+        let entry = state.entries.get_mut(&key)?;
+        if is_older(last.resource_version(), entry.pod_version()) {
+            return None;
+        }
+        entry.delegate = Delegate::Gone(Some(trimmed_pod(last)));
+        entry.held_since = None;
+        state.forget_if_empty(&key);
+        Some(key)
+    }
+
+    /// A list of all pods. What is not in it may have been created after it was made.
+    pub(crate) fn replace_pods(&self, all: Vec<Pod>) -> Vec<Key> {
+        let listed: HashSet<Key> = all.iter().map(|pod| key_of(&pod.metadata)).collect();
+        for pod in all {
+            self.see_pod(pod);
+        }
+        let mut state = self.state();
+        let keys: Vec<Key> = state.entries.keys().cloned().collect();
+        for key in keys.iter().filter(|key| !listed.contains(key)) {
+            if let Some(entry) = state.entries.get_mut(key)
+                && matches!(entry.delegate, Delegate::Present(_))
+            {
+                entry.delegate = Delegate::Unseen;
+            }
+            state.forget_if_empty(key);
+        }
+        keys
+    }
+
+    /// The API server told the state of a pod in its answer to us.
+    pub(crate) fn learn_pod(&self, pod: Pod) {
+        let mut state = self.state();
+        let Some(entry) = state.entries.get_mut(&key_of(&pod.metadata)) else { return };
+        if !is_older(pod.resource_version(), entry.pod_version()) {
+            entry.delegate = Delegate::Present(trimmed_pod(pod));
+            entry.trim();
+        }
+    }
+
+    /// The API server told us that there is no such pod.
+    pub(crate) fn learn_no_pod(&self, key: &Key) {
+        let mut state = self.state();
+        if let Some(entry) = state.entries.get_mut(key) {
+            entry.delegate = match std::mem::replace(&mut entry.delegate, Delegate::Unseen) {
+                Delegate::Gone(last) => Delegate::Gone(last),
+                Delegate::Present(last) => Delegate::Gone(Some(last)),
+                Delegate::Unseen => Delegate::Gone(None),
+            };
+        }
+        state.forget_if_empty(key);
+    }
+
+    /// Whether a change of status is held back.
+    pub(crate) fn hold(&self, key: &Key, holds: bool) {
+        if let Some(entry) = self.state().entries.get_mut(key) {
+            entry.held_since = if holds { entry.held_since.or_else(|| Some(Instant::now())) } else { None };
+        }
+    }
+
+    /// A kubelet refused the delegate.
+    pub(crate) fn count_refusal(&self, key: &Key) {
+        if let Some(entry) = self.state().entries.get_mut(key) {
+            let pause =
+                FIRST_PAUSE.saturating_mul(2u32.saturating_pow(entry.refusals.min(20))).min(LONGEST_PAUSE);
+            entry.refusals = entry.refusals.saturating_add(1);
+            entry.resume = Some(Instant::now() + runtime::queue::jitter(pause));
+        }
+    }
+
+    /// The delegate runs or has run.
+    pub(crate) fn forgive(&self, key: &Key) {
+        if let Some(entry) = self.state().entries.get_mut(key) {
+            entry.refusals = 0;
+            entry.resume = None;
+        }
+    }
+
+    /// The API server refused the delegate: it is tried again when a pod of the namespace goes.
+    pub(crate) fn wait_for_room(&self, key: &Key) {
+        self.state().refused.entry(key.namespace.clone()).or_default().insert(key.clone());
+    }
+
+    /// The keys that wait for room in a namespace; they wait no longer.
+    pub(crate) fn waiting(&self, namespace: &str) -> HashSet<Key> {
+        self.state().refused.remove(namespace).unwrap_or_default()
+    }
+}
+
+impl State {
+    fn forget_if_empty(&mut self, key: &Key) {
+        if self.entries.get(key).is_some_and(Entry::is_empty) {
+            self.entries.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use super::{Cache, Key, Round};
+use crate::plan::{Creation, Delegate};
+use api::{Pod, PodChaperon};
+use serde_json::json;
+
+fn key() -> Key {
+    Key { namespace: "ns".to_owned(), name: "a".to_owned() }
+}
+
+fn chaperon(version: &str) -> PodChaperon {
+    serde_json::from_value(
+        json!({"metadata": {"name": "a", "namespace": "ns", "uid": "c", "resourceVersion": version},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}}),
+    )
+    .unwrap()
+}
+
+fn pod(version: &str) -> Pod {
+    serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "ns", "uid": "p", "resourceVersion": version,
+        "ownerReferences": [{"apiVersion": "v", "kind": "PodChaperon", "name": "a", "uid": "c", "controller": true}]},
+        "spec": {"nodeName": "n", "containers": []}, "status": {"phase": "Running"}}))
+    .unwrap()
+}
+
+fn delegate(cache: &Cache) -> Delegate {
+    cache.observe(&key(), &Round::default()).delegate
+}
+
+#[test]
+fn a_late_event_does_not_undo_what_we_wrote() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    cache.learn_chaperon(chaperon("7"));
+    assert_eq!(cache.see_chaperon(chaperon("6")), None);
+    assert_eq!(cache.observe(&key(), &Round::default()).chaperon.unwrap().resource_version(), "7");
+}
+
+#[test]
+fn case_026_a_late_answer_does_not_bring_back_what_is_gone() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    cache.see_pod(pod("6"));
+    cache.lose_pod(pod("9"));
+    cache.learn_pod(pod("8"));
+    assert!(matches!(delegate(&cache), Delegate::Gone(Some(_))));
+    cache.lose_chaperon(&chaperon("10"));
+    cache.learn_chaperon(chaperon("8"));
+    assert!(cache.keys().is_empty());
+}
+
+#[test]
+fn a_pod_that_a_list_does_not_have_is_not_gone_for_sure() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    cache.learn_pod(pod("8"));
+    cache.replace_pods(Vec::new());
+    assert_eq!(delegate(&cache), Delegate::Unseen);
+}
+
+#[test]
+fn a_live_read_keeps_the_last_state_that_a_watch_saw() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    cache.learn_no_pod(&key());
+    assert_eq!(delegate(&cache), Delegate::Gone(None));
+    cache.see_pod(pod("6"));
+    cache.lose_pod(pod("7"));
+    cache.learn_no_pod(&key());
+    assert!(matches!(delegate(&cache), Delegate::Gone(Some(_))));
+}
+
+#[test]
+fn the_spec_is_dropped_only_while_a_delegate_exists() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    assert!(crate::delegate::has_spec(&cache.observe(&key(), &Round::default()).chaperon.unwrap()));
+    cache.see_pod(pod("6"));
+    let kept = cache.observe(&key(), &Round::default()).chaperon.unwrap();
+    assert_eq!(kept.spec, json!({"restartPolicy": "Never"}));
+    assert!(!crate::delegate::runs_for_ever(&kept));
+}
+
+#[test]
+fn a_chaperon_that_a_list_does_not_have_is_gone() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    assert_eq!(cache.replace_chaperons(Vec::new()), [key()]);
+    assert!(cache.keys().is_empty());
+}
+
+#[test]
+fn a_refusal_by_a_kubelet_pauses_the_creation() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    cache.count_refusal(&key());
+    assert!(matches!(cache.observe(&key(), &Round::default()).creation, Creation::After(_)));
+    cache.forgive(&key());
+    assert_eq!(cache.observe(&key(), &Round::default()).creation, Creation::Free);
+}
+
+#[test]
+fn refused_keys_wait_for_room_in_their_namespace_once() {
+    let cache = Cache::default();
+    cache.wait_for_room(&key());
+    assert!(cache.waiting("other").is_empty());
+    assert_eq!(cache.waiting("ns").len(), 1);
+    assert!(cache.waiting("ns").is_empty());
+}
+
+#[test]
+fn the_answer_that_lets_an_object_go_counts_though_its_version_is_the_old_one() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    let mut held = pod("6");
+    held.metadata.finalizers = Some(vec!["f".to_owned()]);
+    cache.see_pod(held);
+    cache.learn_pod(pod("6"));
+    let Delegate::Present(pod) = delegate(&cache) else { panic!("no pod") };
+    assert!(pod.metadata.finalizers.is_none());
+}

@@ -1,0 +1,525 @@
+use super::{Action, Creation, Delegate, Observed, plan};
+use crate::delegate::build;
+use crate::status::{DELEGATE_CREATED, DELEGATE_STOPPED, is_false, is_true};
+use api::{Pod, PodChaperon, keys};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use runtime::Class;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+
+fn now() -> Timestamp {
+    "2026-01-01T00:10:00Z".parse().unwrap()
+}
+
+/// An allowed PodChaperon without delegate or status.
+fn chaperon(policy: &str) -> PodChaperon {
+    serde_json::from_value(json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "c", "resourceVersion": "1",
+            "finalizers": [keys::CHAPERON_FINALIZER],
+            "labels": {keys::PARENT_UID: "p"}, "annotations": {keys::IS_ALLOWED: "true", "mine": "1"}},
+        "spec": {"restartPolicy": policy, "containers": [{"name": "c"}]}}))
+    .unwrap()
+}
+
+fn elected(policy: &str) -> Observed {
+    Observed {
+        chaperon: Some(Arc::new(chaperon(policy))),
+        delegate: Delegate::Unseen,
+        creation: Creation::Free,
+        live: false,
+        held: None,
+        now: now(),
+    }
+}
+
+/// Its delegate runs, and that is recorded.
+fn running(policy: &str) -> Observed {
+    let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [{"name": "c", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]});
+    elected(policy).recorded(&status).with_pod(|pod| pod.status = status.clone())
+}
+
+/// An end of the containers at a time of the same day.
+fn exited(phase: &str, at: &str) -> Value {
+    json!({"phase": phase, "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 0,
+        "startedAt": "2026-01-01T00:00:00Z", "finishedAt": format!("2026-01-01T{at}Z")}}}]})
+}
+
+impl Observed {
+    fn with_chaperon(mut self, change: impl FnOnce(&mut PodChaperon)) -> Self {
+        change(Arc::make_mut(self.chaperon.as_mut().unwrap()));
+        self
+    }
+
+    fn recorded(self, status: &Value) -> Self {
+        self.with_chaperon(|chaperon| chaperon.status = status.clone())
+    }
+
+    fn chaperon_deleted(self) -> Self {
+        self.with_chaperon(|chaperon| chaperon.metadata.deletion_timestamp = Some(Time(now())))
+    }
+
+    /// The delegate, as made of the PodChaperon and bound, then changed.
+    fn with_pod(mut self, change: impl FnOnce(&mut Pod)) -> Self {
+        let mut pod = match &self.delegate {
+            Delegate::Present(pod) => pod.as_ref().clone(),
+            Delegate::Unseen | Delegate::Gone(_) => {
+                let mut pod = build(self.chaperon.as_ref().unwrap());
+                pod.metadata.uid = Some("pod".to_owned());
+                pod.spec = json!({"nodeName": "n"});
+                pod
+            }
+        };
+        change(&mut pod);
+        self.delegate = Delegate::Present(Arc::new(pod));
+        self
+    }
+
+    /// Deletion asked at 00:09:00 with a grace period of 30 s.
+    fn pod_deleted(self) -> Self {
+        self.with_pod(|pod| {
+            pod.metadata.deletion_timestamp = Some(Time("2026-01-01T00:09:30Z".parse().unwrap()));
+            pod.metadata.deletion_grace_period_seconds = Some(30);
+        })
+    }
+
+    fn pod_gone(mut self) -> Self {
+        self.delegate = match self.delegate {
+            Delegate::Present(pod) => Delegate::Gone(Some(pod)),
+            Delegate::Unseen | Delegate::Gone(_) => Delegate::Gone(None),
+        };
+        self
+    }
+
+    fn restarted(mut self) -> Self {
+        if let Delegate::Gone(_) = self.delegate {
+            self.delegate = Delegate::Unseen;
+        }
+        // What was held back before is held back anew, for as long.
+        Self { live: false, creation: Creation::Free, ..self }
+    }
+
+    fn status(&self) -> &Value {
+        &self.chaperon.as_ref().unwrap().status
+    }
+}
+
+/// The cluster after an action: what the API server, and nobody else, does.
+fn obey(mut seen: Observed, action: &Action) -> Observed {
+    match action {
+        Action::ReadDelegate => match seen.delegate {
+            Delegate::Unseen => Observed { delegate: Delegate::Gone(None), ..seen },
+            Delegate::Gone(_) | Delegate::Present(_) => seen,
+        },
+        Action::ReadChaperon => Observed { live: true, ..seen },
+        Action::HoldChaperon => seen.with_chaperon(|chaperon| {
+            chaperon.metadata.finalizers.get_or_insert_default().push(keys::CHAPERON_FINALIZER.to_owned());
+        }),
+        Action::HoldDelegate => seen.with_pod(|pod| {
+            pod.metadata.finalizers.get_or_insert_default().push(keys::CHAPERON_FINALIZER.to_owned());
+        }),
+        Action::CreateDelegate => {
+            assert!(!matches!(seen.delegate, Delegate::Present(_)), "created twice");
+            seen.delegate = Delegate::Unseen;
+            seen.with_pod(|pod| pod.status = json!({"phase": "Pending"}))
+        }
+        Action::CopyStatus(status) | Action::RecordProblem(status) | Action::RecordLost(status) => {
+            seen.recorded(status)
+        }
+        Action::CopyAnnotations(changes) => seen.with_chaperon(|chaperon| {
+            let annotations = chaperon.metadata.annotations.get_or_insert_default();
+            for (key, value) in changes {
+                match value {
+                    Some(value) => annotations.insert(key.clone(), value.clone()),
+                    None => annotations.remove(key),
+                };
+            }
+        }),
+        Action::DeleteDelegate(grace) => settle(seen.pod_deleted().with_pod(|pod| {
+            pod.metadata.deletion_grace_period_seconds = Some(grace.map_or(30, i64::from));
+        })),
+        Action::DiscardDelegate => settle(seen.pod_deleted().with_pod(|pod| {
+            pod.metadata.deletion_grace_period_seconds = Some(0);
+        })),
+        Action::ReleaseDelegate => settle(seen.with_pod(|pod| pod.metadata.finalizers = None)),
+        Action::ReleaseChaperon => Observed { chaperon: None, ..seen },
+    }
+}
+
+/// A terminating pod without finalizers goes.
+fn settle(seen: Observed) -> Observed {
+    let Delegate::Present(pod) = &seen.delegate else { return seen };
+    if pod.is_terminating() && pod.metadata.finalizers.is_none() { seen.pod_gone() } else { seen }
+}
+
+/// Plans and obeys until nothing is left to do; the actions on the way.
+fn converge(mut seen: Observed) -> (Vec<Action>, Observed) {
+    let mut done = Vec::new();
+    for _ in 0..20 {
+        let actions = plan(&seen).actions;
+        if actions.is_empty() {
+            return (done, seen);
+        }
+        for action in actions {
+            seen = obey(seen, &action);
+            done.push(action);
+        }
+    }
+    panic!("no end: {done:?}");
+}
+
+fn writes(actions: &[Action]) -> Vec<&'static str> {
+    actions.iter().map(Action::name).filter(|name| !name.starts_with("read")).collect()
+}
+
+/// All writes until nothing is left to do, and the same end after a crash between any two of them.
+#[track_caller]
+fn check(seen: &Observed, want: &[&str]) -> Observed {
+    let (actions, end) = converge(seen.clone());
+    assert_eq!(writes(&actions), want);
+    for crash in 0..actions.len() {
+        let halfway = actions.iter().take(crash).fold(seen.clone(), obey).restarted();
+        let (_, again) = converge(halfway);
+        let outcome = |end: &Observed| (end.chaperon.clone(), matches!(end.delegate, Delegate::Present(_)));
+        assert_eq!(outcome(&again), outcome(&end), "after a crash behind {crash} actions of {actions:?}");
+    }
+    end
+}
+
+#[test]
+fn an_elected_chaperon_gets_a_delegate() {
+    check(&elected("Always"), &["create_delegate"]);
+}
+
+#[test]
+fn a_chaperon_that_was_not_elected_has_no_delegate() {
+    let seen = elected("Always").with_chaperon(|chaperon| {
+        chaperon.metadata.finalizers = None;
+        chaperon.metadata.annotations = None;
+    });
+    check(&seen, &[]);
+    check(&seen.clone().chaperon_deleted(), &[]);
+}
+
+#[test]
+fn an_adopted_chaperon_and_its_delegate_are_held() {
+    let seen = running("Always").with_chaperon(|chaperon| chaperon.metadata.finalizers = None);
+    check(&seen.with_pod(|pod| pod.metadata.finalizers = None), &["hold_chaperon", "hold_delegate"]);
+    let unheld = elected("Always").with_chaperon(|chaperon| chaperon.metadata.finalizers = None);
+    check(&unheld, &["hold_chaperon", "create_delegate"]);
+}
+
+#[test]
+fn case_035_a_settled_world_is_left_alone() {
+    for policy in POLICIES {
+        check(&running(policy), &[]);
+    }
+    let reordered = running("Always").with_pod(|pod| pod.status["initContainerStatuses"] = json!([]));
+    check(&reordered, &[]);
+}
+
+#[test]
+fn a_change_of_status_waits_for_others_to_follow() {
+    let changed = running("Always").with_pod(|pod| pod.status["conditions"][0]["status"] = json!("False"));
+    let waiting = plan(&changed);
+    assert!(waiting.actions.is_empty() && waiting.holds);
+    assert_eq!(waiting.recheck, Some(Duration::from_millis(200)));
+    check(&Observed { held: Some(Duration::from_millis(200)), ..changed }, &["copy_status"]);
+}
+
+#[test]
+fn w03_an_old_refusal_does_not_outlive_the_delegate_that_was_created() {
+    let refused = json!({"conditions": [{"type": "PodScheduled", "status": "False"}]});
+    let seen = elected("Always").recorded(&refused).with_pod(|pod| pod.status = json!({"phase": "Pending"}));
+    assert_eq!(plan(&seen).recheck, Some(Duration::from_millis(200)));
+    let end = check(&Observed { held: Some(Duration::from_millis(200)), ..seen }, &["copy_status"]);
+    assert!(!is_false(end.status(), "PodScheduled"));
+}
+
+#[test]
+fn the_first_running_passes_at_once() {
+    let pending = running("Always").recorded(&json!({"phase": "Pending"}));
+    check(&pending, &["copy_status"]);
+}
+
+#[test]
+fn an_end_passes_at_once() {
+    for policy in POLICIES {
+        check(
+            &running(policy).with_pod(|pod| pod.status = exited("Succeeded", "00:09:00")),
+            &["copy_status"],
+        );
+    }
+}
+
+#[test]
+fn annotations_of_others_follow_the_delegate_and_ours_stay() {
+    let seen = running("Always").with_pod(|pod| {
+        pod.metadata.annotations = Some([("theirs".to_owned(), "2".to_owned())].into());
+    });
+    let end = check(&seen, &["copy_annotations"]);
+    let annotations = end.chaperon.unwrap().metadata.annotations.clone().unwrap();
+    assert_eq!(annotations.keys().map(String::as_str).collect::<Vec<_>>(), [keys::IS_ALLOWED, "theirs"]);
+}
+
+#[test]
+fn a_recorded_end_is_never_left() {
+    let seen = running("Always").recorded(&json!({"phase": "Failed"})).with_pod(|pod| {
+        pod.status = exited("Succeeded", "00:09:00");
+    });
+    check(&seen, &[]);
+}
+
+#[test]
+fn case_019_finished_work_never_runs_again() {
+    for policy in POLICIES {
+        for phase in ["Succeeded", "Failed"] {
+            let recorded = elected(policy).recorded(&json!({"phase": phase}));
+            check(&recorded, &[]);
+            check(&recorded.clone().with_pod(|pod| pod.status = json!({"phase": phase})).pod_gone(), &[]);
+            check(&recorded.pod_gone().restarted(), &[]);
+        }
+    }
+}
+
+#[test]
+fn case_019_an_end_that_was_collected_while_nobody_watched_is_recorded_first() {
+    for policy in POLICIES {
+        let seen = running(policy).with_pod(|pod| pod.status = exited("Succeeded", "00:08:59")).pod_deleted();
+        let end = check(&seen, &["copy_status", "release_delegate"]);
+        assert_eq!(end.status()["phase"], "Succeeded");
+    }
+}
+
+#[test]
+fn case_019_an_end_that_only_the_last_event_shows_is_recorded() {
+    let seen = running("Never").with_pod(|pod| pod.status = exited("Succeeded", "00:08:59"));
+    let (actions, end) = converge(seen.pod_gone());
+    assert_eq!(writes(&actions), ["copy_status"]);
+    assert_eq!(end.status()["phase"], "Succeeded");
+}
+
+#[test]
+fn what_runs_behind_a_recorded_end_is_stopped() {
+    let seen = running("Never").recorded(&json!({"phase": "Succeeded"}));
+    check(&seen, &["delete_delegate"]);
+}
+
+#[test]
+fn a_deleted_running_delegate_that_runs_for_ever_is_replaced() {
+    let stopping = running("Always").pod_deleted();
+    assert_eq!(plan(&stopping).actions, [], "it still runs");
+    let stopped = stopping.with_pod(|pod| pod.status = exited("Failed", "00:09:20"));
+    let end = check(&stopped, &["release_delegate", "record_problem", "create_delegate"]);
+    assert_ne!(end.status()["phase"], "Failed");
+}
+
+#[test]
+fn w48_a_job_s_deleted_delegate_ends_it() {
+    for policy in ["Never", "OnFailure"] {
+        let stopped = running(policy).pod_deleted().with_pod(|pod| pod.status = exited("Failed", "00:09:20"));
+        let end = check(&stopped, &["copy_status", "release_delegate"]);
+        assert_eq!(end.status()["phase"], "Failed");
+    }
+}
+
+#[test]
+fn w48_a_delegate_that_vanished_is_replaced_at_once_or_ends() {
+    let end = check(&running("Always").pod_gone(), &["record_problem", "create_delegate"]);
+    assert!(is_false(end.status(), DELEGATE_CREATED));
+    let end = check(&running("OnFailure").pod_gone(), &["record_lost"]);
+    assert_eq!(end.status()["reason"], "Lost");
+    check(&running("Always").pod_gone().restarted(), &["record_problem", "create_delegate"]);
+    check(&running("Never").pod_gone().restarted(), &["record_lost"]);
+}
+
+#[test]
+fn case_020_a_disruption_is_told_and_an_unbound_job_pod_is_lost() {
+    let seen = running("Never").pod_deleted().with_pod(|pod| {
+        pod.spec = json!({});
+        pod.status = json!({"phase": "Pending"});
+    });
+    let end = check(&seen, &["record_lost", "release_delegate"]);
+    assert!(is_true(end.status(), "DisruptionTarget"));
+    let told = running("Always").pod_deleted().with_pod(|pod| {
+        pod.status["conditions"] =
+            json!([{"type": "Ready", "status": "True"}, {"type": "DisruptionTarget", "status": "True"}]);
+    });
+    let end = check(&told, &["copy_status"]);
+    assert!(is_true(end.status(), "DisruptionTarget") && !is_false(end.status(), DELEGATE_STOPPED));
+}
+
+#[test]
+fn case_026_the_parent_is_read_before_a_child_is_created_again() {
+    let seen = running("Always").pod_gone();
+    assert_eq!(plan(&seen).actions, [Action::ReadDelegate, Action::ReadChaperon]);
+    let deleted_meanwhile = Observed { live: true, ..seen.chaperon_deleted() };
+    assert_eq!(plan(&deleted_meanwhile).actions, [Action::ReleaseChaperon]);
+}
+
+#[test]
+fn case_026_without_parent_there_is_no_child() {
+    let seen = Observed { chaperon: None, ..running("Always").pod_gone() };
+    assert_eq!(plan(&seen).actions, []);
+}
+
+#[test]
+fn an_orphan_is_let_go_once_it_has_stopped() {
+    let running = Observed { chaperon: None, ..running("Always").pod_deleted() };
+    assert_eq!(plan(&running).actions, []);
+    let stopped = running.with_pod(|pod| pod.status = json!({"phase": "Failed"}));
+    assert_eq!(plan(&stopped).actions, [Action::ReleaseDelegate]);
+    let foreign = stopped.with_pod(|pod| pod.metadata.owner_references = None);
+    assert_eq!(plan(&foreign).actions, []);
+}
+
+#[test]
+fn case_032_a_create_that_is_refused_is_said_and_is_no_end() {
+    let refused = Creation::Refused(Class::Forbidden, "exceeded quota: q".to_owned());
+    let end = check_refused(&Observed { creation: refused, ..elected("Never") });
+    assert!(end.status().get("phase").is_none());
+    let condition = api::raw::pod_condition(end.status(), DELEGATE_CREATED).unwrap();
+    assert_eq!(
+        (&condition["reason"], &condition["message"]),
+        (&json!("Forbidden"), &json!("exceeded quota: q"))
+    );
+    check(&end.restarted(), &["create_delegate"]);
+}
+
+/// A refusal is over after a restart, so that only the writes are compared.
+#[track_caller]
+fn check_refused(seen: &Observed) -> Observed {
+    let (actions, end) = converge(seen.clone());
+    assert_eq!(writes(&actions), ["record_problem"]);
+    assert_eq!(plan(&end).actions, [], "said once");
+    end
+}
+
+#[test]
+fn every_class_of_refusal_has_its_word() {
+    for (class, word) in [
+        (Class::Conflict, "NameTaken"),
+        (Class::NotFound, "NamespaceNotFound"),
+        (Class::Invalid, "Invalid"),
+        (Class::Overloaded, "Unavailable"),
+        (Class::Bug, "Unexpected"),
+    ] {
+        let end = check_refused(&Observed {
+            creation: Creation::Refused(class, String::new()),
+            ..elected("Never")
+        });
+        assert_eq!(end.status()["conditions"][0]["reason"], word);
+    }
+}
+
+#[test]
+fn a_delegate_that_its_kubelet_refused_is_scheduled_again() {
+    for policy in POLICIES {
+        let seen = elected(policy).recorded(&json!({"phase": "Pending"})).with_pod(|pod| {
+            pod.status = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "no room"});
+        });
+        let end =
+            check(&seen, &["record_problem", "discard_delegate", "release_delegate", "create_delegate"]);
+        assert_eq!(end.status()["phase"], "Pending");
+    }
+}
+
+#[test]
+fn after_a_refusal_by_a_kubelet_there_is_a_pause() {
+    let pause = Duration::from_secs(3);
+    let seen =
+        elected("Never").recorded(&json!({"conditions": [{"type": DELEGATE_CREATED, "status": "False"}]}));
+    let plan = plan(&Observed { creation: Creation::After(pause), ..seen.pod_gone() });
+    assert_eq!((plan.actions, plan.recheck), (Vec::new(), Some(pause)));
+}
+
+#[test]
+fn a_running_delegate_that_a_restarted_kubelet_refuses_has_ended() {
+    let seen = running("Never").with_pod(|pod| pod.status = json!({"phase": "Failed", "reason": "OutOfcpu"}));
+    check(&seen, &["copy_status"]);
+}
+
+#[test]
+fn a_foreign_pod_of_the_name_is_said_and_left_alone() {
+    let seen = elected("Always").with_pod(|pod| pod.metadata.owner_references = None);
+    let end = check(&seen, &["record_problem"]);
+    assert_eq!(end.status()["conditions"][0]["reason"], "NameTaken");
+    check(&seen.chaperon_deleted(), &["release_chaperon"]);
+}
+
+#[test]
+fn case_047_the_delegate_of_a_predecessor_is_not_adopted() {
+    let mut seen = elected("Always").with_pod(|pod| pod.status = json!({"phase": "Running"}));
+    seen = seen.pod_deleted().with_chaperon(|chaperon| chaperon.metadata.uid = Some("successor".to_owned()));
+    let (actions, end) = converge(seen);
+    assert_eq!(writes(&actions), ["record_problem"], "never two at once");
+    assert_eq!(end.status()["conditions"][0]["reason"], "PredecessorStopping");
+    let stopped = end.with_pod(|pod| pod.status = json!({"phase": "Failed"}));
+    let (actions, _) = converge(stopped);
+    assert_eq!(writes(&actions), ["release_delegate", "create_delegate"]);
+}
+
+#[test]
+fn w11_a_chaperon_outlives_its_containers() {
+    let deleted = running("Always").chaperon_deleted();
+    let stopping = check(&deleted, &["delete_delegate"]);
+    assert!(stopping.chaperon.is_some());
+    for policy in POLICIES {
+        let stopped = running(policy).chaperon_deleted().pod_deleted().with_pod(|pod| {
+            pod.status = exited("Failed", "00:09:20");
+        });
+        check(&stopped, &["copy_status", "release_delegate", "release_chaperon"]);
+    }
+}
+
+#[test]
+fn w11_a_delegate_that_was_let_go_still_holds_its_chaperon() {
+    let seen =
+        running("Always").chaperon_deleted().pod_deleted().with_pod(|pod| pod.metadata.finalizers = None);
+    assert_eq!(plan(&seen).actions, []);
+}
+
+#[test]
+fn the_grace_period_of_the_source_is_passed_on_and_only_shortened() {
+    let asked = |seconds: &str| {
+        running("Always").chaperon_deleted().with_chaperon(|chaperon| {
+            let annotations = chaperon.metadata.annotations.get_or_insert_default();
+            annotations.insert(keys::DELETION_GRACE_SECONDS.to_owned(), seconds.to_owned());
+        })
+    };
+    assert_eq!(plan(&asked("7")).actions, [Action::DeleteDelegate(Some(7))]);
+    assert_eq!(plan(&asked("soon")).actions, [Action::DeleteDelegate(None)]);
+    assert_eq!(plan(&asked("7").pod_deleted()).actions, [Action::DeleteDelegate(Some(7))]);
+    assert!(!plan(&asked("60").pod_deleted()).actions.contains(&Action::DeleteDelegate(Some(60))));
+}
+
+#[test]
+fn a_silent_node_is_waited_for_and_named() {
+    let seen = running("Always").chaperon_deleted().pod_deleted();
+    let just_after = Observed { now: "2026-01-01T00:09:31Z".parse().unwrap(), ..seen.clone() };
+    let waiting = plan(&just_after);
+    assert_eq!((waiting.actions, waiting.recheck), (Vec::new(), Some(Duration::from_secs(30))));
+    let told =
+        Observed { now: "2026-01-01T00:10:05Z".parse().unwrap(), held: Some(Duration::from_secs(1)), ..seen };
+    let (actions, end) = converge(told);
+    assert_eq!(writes(&actions), ["copy_status"], "it is not let go");
+    let condition = api::raw::pod_condition(end.status(), DELEGATE_STOPPED).unwrap();
+    assert!(condition["message"].as_str().unwrap().contains("node n "));
+}
+
+#[test]
+fn a_deleted_chaperon_whose_delegate_is_not_seen_is_looked_for() {
+    let seen = elected("Always").chaperon_deleted();
+    assert_eq!(plan(&seen).actions, [Action::ReadDelegate]);
+    check(&seen, &["release_chaperon"]);
+}
+
+#[test]
+fn a_spec_that_was_dropped_is_read_again() {
+    let seen = elected("Always").with_chaperon(|chaperon| chaperon.spec = json!({"restartPolicy": "Always"}));
+    assert_eq!(plan(&seen).actions, [Action::ReadChaperon]);
+}
