@@ -1,1 +1,46 @@
-//! feedback-controller.
+//! feedback-controller: what becomes of a delegate reaches its proxy pod, and what becomes of the proxy pod
+//! reaches its delegate.
+//!
+//! Watches proxy pods in the source cluster, and in every accepted target the PodChaperons that carry this
+//! cluster's UID.
+//!
+//! Writes the status and annotations of bound proxy pods, takes off their finalizer, ends those whose delegate
+//! is gone, and deletes PodChaperons of pods that are deleted, bound elsewhere or gone.
+//!
+//! Promises:
+//! - A target that does not answer changes nothing: no pod of it is ended, released or declared finished.
+//! - Nothing is done about something that is missing before a live read of it in the cluster that the pod was
+//!   elected for.
+//! - A proxy pod keeps its finalizer until its delegate is gone, and has a terminal phase before it goes.
+//! - A terminal phase is final.
+//! - PodChaperons of other clusters are never seen.
+//!
+//! It never creates a PodChaperon or a pod and never writes a PodChaperon's status.
+
+mod apply;
+mod args;
+mod controller;
+mod link;
+mod mirror;
+mod plan;
+mod store;
+mod sweep;
+mod views;
+
+pub use args::FeedbackArgs;
+
+use runtime::{Runtime, Targets, lease};
+
+/// Runs until shutdown.
+///
+/// # Errors
+///
+/// Leader election cannot be set up.
+pub async fn serve(rt: Runtime, args: FeedbackArgs) -> anyhow::Result<()> {
+    tracing::info!(cluster = %args.cluster_name, "serves this source cluster");
+    rt.readiness.set("targets", false);
+    let mut targets = Targets::start(&rt);
+    targets.synced().await;
+    rt.readiness.set("targets", true);
+    lease::lead(&rt, |stop| controller::run(rt.clone(), targets.clone(), stop)).await
+}

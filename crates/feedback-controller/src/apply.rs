@@ -1,0 +1,346 @@
+//! Carries out actions, one API call each.
+
+use crate::controller::{Context, is_over};
+use crate::link::{Doubt, Link, with_uid};
+use crate::mirror::{Cause, essential};
+use crate::plan::{Action, Observed, Parent, Remote};
+use crate::store::{Evidence, Key};
+use crate::views::{Chaperon, Proxy, is_ours};
+use api::v1alpha1::{ClusterTarget, Target};
+use api::{Pod, keys, names};
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use runtime::{Chain, Class, class};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+
+/// What failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot {verb} {object}")]
+    Call { verb: &'static str, object: String, source: kube::Error },
+    #[error("cannot be sure of the target of {object}")]
+    Doubt { object: String, source: Box<Doubt> },
+    #[error("the pod of {object} and the view of it do not fit")]
+    Stale { object: String },
+    #[error("target of {object} is not in step")]
+    NoLink { object: String },
+    #[error("cannot make a patch for {object}")]
+    Patch { object: String, source: serde_json::Error },
+}
+
+impl Error {
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Error::Call { source, .. } => class(source),
+            Error::Doubt { source, .. } => match source.as_ref() {
+                Doubt::Read { source, .. } => class(source),
+                Doubt::Stranger { .. } => Class::Invalid,
+            },
+            Error::Stale { .. } => Class::Conflict,
+            Error::NoLink { .. } => Class::Unreachable,
+            Error::Patch { .. } => Class::Bug,
+        }
+    }
+}
+
+/// What came of an action.
+pub(crate) enum Done {
+    Wrote,
+    /// A live read brought this.
+    Learned(fn(Evidence) -> Evidence),
+    /// Not now.
+    Held(Duration),
+}
+
+fn failed(verb: &'static str, object: impl std::fmt::Display) -> impl FnOnce(kube::Error) -> Error {
+    let object = object.to_string();
+    move |source| Error::Call { verb, object, source }
+}
+
+/// Carries out one action.
+pub(crate) async fn apply(
+    context: &Context,
+    key: &Key,
+    seen: &Observed,
+    action: &Action,
+) -> Result<Done, Error> {
+    if let Action::LookUpParent = action {
+        return look_up_parent(context, key, seen).await;
+    }
+    if let Action::DeleteChaperon(chaperon) | Action::SweepChaperon(chaperon) = action {
+        let sweep = matches!(action, Action::SweepChaperon(_));
+        return delete_chaperon(context, chaperon, sweep).await;
+    }
+    let Some(proxy) = seen.proxy.as_deref() else { return Err(Error::Stale { object: key.to_string() }) };
+    match action {
+        Action::LookUpDelegate => look_up_delegate(context, proxy).await,
+        Action::LookUpTarget => look_up_target(context, proxy).await,
+        Action::PatchStatus(patch) => patch_status(context, key, seen, patch).await,
+        Action::Tell(cause) => Ok(tell(context, proxy, *cause).await),
+        Action::Release => release(context, key, proxy).await,
+        Action::DeleteProxy => delete_proxy(context, proxy).await,
+        Action::PassGrace(chaperon, seconds) => pass_grace(context, chaperon, *seconds).await,
+        Action::LookUpParent | Action::DeleteChaperon(_) | Action::SweepChaperon(_) => {
+            Err(Error::Stale { object: key.to_string() })
+        }
+    }
+}
+
+fn pods(context: &Context, namespace: &str) -> Api<Pod> {
+    Api::namespaced(context.rt.client.clone(), namespace)
+}
+
+fn plain(context: &Context) -> PatchParams {
+    PatchParams { field_manager: Some(context.rt.manager()), ..PatchParams::default() }
+}
+
+/// Notes when a target does not answer, so that other pods do not wait for it.
+fn of_target<T>(link: &Link, result: Result<T, kube::Error>) -> Result<T, kube::Error> {
+    if let Err(error) = &result
+        && class(error) == Class::Unreachable
+    {
+        link.suspect();
+    }
+    result
+}
+
+async fn prove(link: &Link, object: String) -> Result<(), Error> {
+    let proof = link.prove().await;
+    if let Err(Doubt::Read { source, .. }) = &proof
+        && class(source) == Class::Unreachable
+    {
+        link.suspect();
+    }
+    proof.map_err(|doubt| Error::Doubt { object, source: Box::new(doubt) })
+}
+
+/// Reads live whether the elected PodChaperon is there. Its absence counts in the right cluster only.
+async fn look_up_delegate(context: &Context, proxy: &Proxy) -> Result<Done, Error> {
+    let no_link = || Error::NoLink { object: proxy.full_name() };
+    let link = context.store().link_of_node(&proxy.node).ok_or_else(no_link)?;
+    prove(&link, proxy.full_name()).await?;
+    let api = link.chaperons(&proxy.namespace);
+    let verb = "read the PodChaperon of";
+    let found = if proxy.elected_chaperon.is_some() {
+        let name = names::chaperon(&proxy.name, &proxy.uid, &proxy.node);
+        match of_target(&link, api.get_opt(&name).await) {
+            Ok(found) => found,
+            Err(error) => return Err(failed(verb, proxy.full_name())(error)),
+        }
+    } else {
+        // Only pods that an older release bound lack the annotation; their PodChaperons have random names.
+        let params = ListParams::default().labels(&format!("{}={}", keys::PARENT_UID, proxy.uid));
+        let list = of_target(&link, api.list(&params).await).map_err(failed(verb, proxy.full_name()))?;
+        list.items.into_iter().next()
+    };
+    match found {
+        Some(mut chaperon) if proxy.elected_chaperon.as_deref().is_none_or(|uid| uid == chaperon.uid()) => {
+            // It is the elected one even if somebody took its labels off.
+            let labels = chaperon.metadata.labels.get_or_insert_default();
+            labels.insert(keys::PARENT_UID.to_owned(), proxy.uid.clone());
+            context.store().put_chaperon(&link.key, &chaperon);
+            Ok(Done::Learned(|evidence| evidence))
+        }
+        Some(_) | None => Ok(Done::Learned(|evidence| Evidence { delegate_absent: true, ..evidence })),
+    }
+}
+
+/// Reads live whether a Target has the pod's node. Node names may be hashes, so Targets are listed; this
+/// happens only for pods of a Target that was deleted.
+async fn look_up_target(context: &Context, proxy: &Proxy) -> Result<Done, Error> {
+    let params = ListParams::default();
+    let client = || context.rt.client.clone();
+    let verb = "list Targets for";
+    let cluster = Api::<ClusterTarget>::all(client()).list_metadata(&params).await;
+    let cluster = cluster.map_err(failed(verb, proxy.full_name()))?;
+    let own = Api::<Target>::namespaced(client(), &proxy.namespace).list_metadata(&params).await;
+    let own = own.map_err(failed(verb, proxy.full_name()))?;
+    let alive = cluster.iter().any(|target| names::virtual_node("", &target.name_any()) == proxy.node)
+        || own.iter().any(|target| names::virtual_node(&proxy.namespace, &target.name_any()) == proxy.node);
+    if alive {
+        // The watch of Targets is behind.
+        return Err(Error::Stale { object: proxy.full_name() });
+    }
+    Ok(Done::Learned(|evidence| Evidence { target_gone: true, ..evidence }))
+}
+
+/// Reads live whether the parent of PodChaperons is gone.
+async fn look_up_parent(context: &Context, key: &Key, seen: &Observed) -> Result<Done, Error> {
+    let Some(orphan) = seen.others.first() else { return Err(Error::Stale { object: key.to_string() }) };
+    let object = format!("{}/{}", orphan.parent_namespace, orphan.parent_name);
+    let found = pods(context, &orphan.parent_namespace).get_metadata_opt(&orphan.parent_name).await;
+    let found = found.map_err(failed("read pod", object))?;
+    if found.and_then(|pod| pod.uid()).as_deref() == Some(key.as_ref()) {
+        return Ok(Done::Learned(|evidence| Evidence { parent: Some(Parent::Alive), ..evidence }));
+    }
+    Ok(Done::Learned(|evidence| Evidence { parent: Some(Parent::Gone), ..evidence }))
+}
+
+async fn patch_status(context: &Context, key: &Key, seen: &Observed, patch: &Value) -> Result<Done, Error> {
+    let Some(proxy) = seen.proxy.as_deref() else { return Err(Error::Stale { object: key.to_string() }) };
+    let api = pods(context, &proxy.namespace);
+    let mut body = patch.clone();
+    body["metadata"]["uid"] = json!(proxy.uid);
+    let verb = "write the status of pod";
+    let written = match api.patch_status(&proxy.name, &plain(context), &Patch::Strategic(&body)).await {
+        Err(error) if class(&error) == Class::Invalid => {
+            warn!(proxy_pod = %proxy.full_name(), error = %Chain(&error), "status refused; writing only its essence");
+            let mut less = essential(patch);
+            less["metadata"] = json!({"uid": proxy.uid});
+            api.patch_status(&proxy.name, &plain(context), &Patch::Strategic(&less)).await
+        }
+        other => other,
+    };
+    if let Err(error) = &written
+        && class(error) == Class::NotFound
+    {
+        context.store().remove_pod(key);
+    }
+    let pod = written.map_err(failed(verb, proxy.full_name()))?;
+    let mut store = context.store();
+    store.refresh_pod(&pod);
+    if let Remote::Present(chaperon) = &seen.delegate {
+        store.set_mirrored(key, chaperon);
+    }
+    Ok(Done::Wrote)
+}
+
+/// An event is worth no retry: the same stands in the pod's status.
+async fn tell(context: &Context, proxy: &Proxy, cause: Cause) -> Done {
+    let now = Time(Timestamp::now());
+    let place = match (&proxy.elected_target, &proxy.elected_chaperon) {
+        (Some(cluster), Some(uid)) => format!(
+            " PodChaperon {} (UID {uid}) may remain in cluster {cluster}.",
+            names::chaperon(&proxy.name, &proxy.uid, &proxy.node)
+        ),
+        (_, _) => String::new(),
+    };
+    let place = if cause == Cause::TargetRemoved { place } else { String::new() };
+    let event = Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}.", proxy.name)),
+            namespace: Some(proxy.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(proxy.namespace.clone()),
+            name: Some(proxy.name.clone()),
+            uid: Some(proxy.uid.clone()),
+            ..ObjectReference::default()
+        },
+        type_: Some("Warning".to_owned()),
+        reason: Some(cause.reason().to_owned()),
+        message: Some(format!("{}{place}", cause.message())),
+        source: Some(EventSource { component: Some(context.rt.manager()), host: None }),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        count: Some(1),
+        ..Event::default()
+    };
+    let events = Api::<Event>::namespaced(context.rt.client.clone(), &proxy.namespace);
+    if let Err(error) = events.create(&PostParams::default(), &event).await {
+        warn!(proxy_pod = %proxy.full_name(), error = %Chain(&error), "cannot write an event");
+    }
+    info!(proxy_pod = %proxy.full_name(), reason = cause.reason(), "ends a proxy pod");
+    Done::Wrote
+}
+
+/// Takes off our finalizers in one patch that tests for each of them and for the pod itself.
+async fn release(context: &Context, key: &Key, proxy: &Proxy) -> Result<Done, Error> {
+    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": proxy.uid})];
+    // From the last to the first, so that no index moves.
+    for (at, finalizer) in
+        proxy.finalizers.iter().enumerate().rev().filter(|(_, finalizer)| is_ours(finalizer))
+    {
+        let path = format!("/metadata/finalizers/{at}");
+        operations.push(json!({"op": "test", "path": path, "value": finalizer}));
+        operations.push(json!({"op": "remove", "path": path}));
+    }
+    let broken = |source| Error::Patch { object: proxy.full_name(), source };
+    let patch: json_patch::Patch = serde_json::from_value(Value::Array(operations)).map_err(broken)?;
+    let api = pods(context, &proxy.namespace);
+    match api.patch(&proxy.name, &plain(context), &Patch::Json::<()>(patch)).await {
+        Ok(pod) => {
+            info!(proxy_pod = %proxy.full_name(), "released a proxy pod");
+            context.store().refresh_pod(&pod);
+        }
+        Err(error) if class(&error) == Class::NotFound => {
+            context.store().remove_pod(key);
+        }
+        // A test failed: the view of the pod is behind.
+        Err(error) if class(&error) == Class::Invalid => {
+            return Err(Error::Stale { object: proxy.full_name() });
+        }
+        Err(error) => return Err(failed("take the finalizer off pod", proxy.full_name())(error)),
+    }
+    Ok(Done::Wrote)
+}
+
+async fn delete_proxy(context: &Context, proxy: &Proxy) -> Result<Done, Error> {
+    let params = DeleteParams { grace_period_seconds: Some(0), ..with_uid(&proxy.uid) };
+    match pods(context, &proxy.namespace).delete(&proxy.name, &params).await {
+        Ok(_) => Ok(Done::Wrote),
+        Err(error) if is_over(&error) => Ok(Done::Wrote),
+        Err(error) => Err(failed("delete pod", proxy.full_name())(error)),
+    }
+}
+
+fn link(context: &Context, chaperon: &Chaperon) -> Result<std::sync::Arc<Link>, Error> {
+    let found = context.store().link(&chaperon.target).filter(|link| link.is_in_step());
+    found.ok_or_else(|| Error::NoLink { object: format!("{}/{}", chaperon.namespace, chaperon.name) })
+}
+
+async fn pass_grace(context: &Context, chaperon: &Chaperon, seconds: i64) -> Result<Done, Error> {
+    let link = link(context, chaperon)?;
+    let patch = json!({"metadata": {
+        "uid": chaperon.uid,
+        "annotations": {keys::DELETION_GRACE_SECONDS: seconds.to_string()},
+    }});
+    let api = link.chaperons(&chaperon.namespace);
+    match of_target(&link, api.patch(&chaperon.name, &plain(context), &Patch::Merge(patch)).await) {
+        Ok(patched) => {
+            context.store().refresh_chaperon(&link.key, &patched);
+            Ok(Done::Wrote)
+        }
+        Err(error) if is_over(&error) => Ok(Done::Wrote),
+        Err(error) => Err(failed("pass the grace period to PodChaperon", &chaperon.name)(error)),
+    }
+}
+
+async fn delete_chaperon(context: &Context, chaperon: &Chaperon, sweep: bool) -> Result<Done, Error> {
+    let link = link(context, chaperon)?;
+    if sweep {
+        let known = context.store().count(&chaperon.target);
+        if let Err(pause) = context.budget.take(&chaperon.target, known, Instant::now()) {
+            error!(
+                cluster = %chaperon.target, chaperon = %chaperon.name,
+                "too many PodChaperons that run something have lost their pod; keeping the rest for a while"
+            );
+            return Ok(Done::Held(pause));
+        }
+        prove(&link, chaperon.name.clone()).await?;
+    }
+    let api = link.chaperons(&chaperon.namespace);
+    match of_target(&link, api.delete(&chaperon.name, &with_uid(&chaperon.uid)).await) {
+        Ok(answer) => {
+            if let Some(terminating) = answer.left() {
+                context.store().refresh_chaperon(&link.key, &terminating);
+            }
+        }
+        Err(error) if is_over(&error) => {
+            // The watch has missed its end, or shows it in a moment.
+            let key = context.store().remove_chaperon(&link.key, &chaperon.uid);
+            key.iter().for_each(|key| context.queue.add(key));
+        }
+        Err(error) => return Err(failed("delete PodChaperon", &chaperon.name)(error)),
+    }
+    info!(cluster = %chaperon.target, chaperon = %chaperon.name, "deleted a PodChaperon");
+    Ok(Done::Wrote)
+}

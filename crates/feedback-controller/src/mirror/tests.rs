@@ -1,0 +1,246 @@
+use super::{Cause, Change, Delegate, essential, failed, mirror, not_ready};
+use crate::views::{Compact, Proxy};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+fn proxy(status: &Value) -> Proxy {
+    Proxy {
+        containers: [vec!["app".to_owned()], vec![], vec![]],
+        status: Compact::new(status),
+        ..Proxy::default()
+    }
+}
+
+fn change(old: &Value, new: &Value) -> Option<Change> {
+    let (annotations, had) = (BTreeMap::new(), BTreeSet::new());
+    mirror(&proxy(old), Delegate { status: new, annotations: &annotations, had: &had }, NOW)
+}
+
+/// The status patch from one status to another is as wanted.
+#[track_caller]
+fn check(old: &Value, new: &Value, want: &Value) {
+    let patch = change(old, new).map_or(Value::Null, |change| change.patch["status"].clone());
+    assert_eq!(patch, *want);
+}
+
+fn running() -> Value {
+    json!({"phase": "Running", "podIP": "10.0.0.1"})
+}
+
+#[test]
+fn equal_statuses_need_no_write() {
+    check(&running(), &running(), &Value::Null);
+}
+
+#[test]
+fn null_and_absent_are_equal() {
+    check(&running(), &json!({"phase": "Running", "podIP": "10.0.0.1", "message": null}), &Value::Null);
+}
+
+#[test]
+fn only_what_differs_is_written() {
+    check(&running(), &json!({"phase": "Running", "podIP": "10.0.0.2"}), &json!({"podIP": "10.0.0.2"}));
+}
+
+#[test]
+fn what_the_delegate_has_lost_is_taken_off() {
+    check(&running(), &json!({"phase": "Running"}), &json!({"podIP": null}));
+}
+
+#[test]
+fn fields_of_the_target_stay_there() {
+    let new = json!({
+        "phase": "Running", "podIP": "10.0.0.1", "qosClass": "Guaranteed", "nominatedNodeName": "n",
+        "observedGeneration": 7, "resourceClaimStatuses": [{"name": "a"}],
+    });
+    check(&running(), &new, &Value::Null);
+}
+
+#[test]
+fn fields_of_the_source_stay_here() {
+    let mut old = running();
+    old["qosClass"] = json!("BestEffort");
+    check(&old, &running(), &Value::Null);
+}
+
+#[test]
+fn a_field_that_nobody_knows_is_carried() {
+    let mut new = running();
+    new["futureField"] = json!({"x": 1});
+    check(&running(), &new, &json!({"futureField": {"x": 1}}));
+}
+
+#[test]
+fn addresses_are_replaced_and_not_merged() {
+    let new = json!({"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]});
+    check(&running(), &new, &json!({"podIPs": [{"$patch": "replace"}, {"ip": "10.0.0.1"}]}));
+}
+
+#[test]
+fn a_terminal_phase_is_final() {
+    check(&json!({"phase": "Succeeded"}), &running(), &Value::Null);
+    check(&json!({"phase": "Failed"}), &json!({"phase": "Succeeded"}), &Value::Null);
+}
+
+#[test]
+fn a_delegate_without_phase_says_nothing() {
+    let new = json!({"conditions": [{"type": "PodScheduled", "status": "False"}]});
+    check(&json!({"phase": "Pending"}), &new, &Value::Null);
+}
+
+#[test]
+fn case_034_a_condition_that_nobody_knows_is_carried() {
+    let condition = json!({"type": "NewThing", "status": "True"});
+    let new = json!({"phase": "Running", "podIP": "10.0.0.1", "conditions": [condition]});
+    check(&running(), &new, &json!({"conditions": [condition]}));
+}
+
+#[test]
+fn case_034_a_condition_changed_by_hand_is_put_back() {
+    let conditions =
+        |status: &str| json!({"phase": "Running", "conditions": [{"type": "Ready", "status": status}]});
+    check(
+        &conditions("False"),
+        &conditions("True"),
+        &json!({"conditions": [{"type": "Ready", "status": "True"}]}),
+    );
+}
+
+#[test]
+fn conditions_of_others_stay() {
+    let old = json!({"phase": "Running", "conditions": [{"type": "example.com/mine", "status": "True"}]});
+    check(&old, &json!({"phase": "Running"}), &Value::Null);
+}
+
+#[test]
+fn a_condition_of_a_former_delegate_goes() {
+    let old = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    check(
+        &old,
+        &json!({"phase": "Running"}),
+        &json!({"conditions": [{"$patch": "delete", "type": "Ready"}]}),
+    );
+}
+
+#[test]
+fn the_text_of_a_condition_that_has_none_any_more_goes() {
+    let old =
+        json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False", "reason": "R"}]});
+    let new = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    check(&old, &new, &json!({"conditions": [{"type": "Ready", "status": "True", "reason": null}]}));
+}
+
+#[test]
+fn whether_a_proxy_is_scheduled_is_decided_in_the_source() {
+    let new = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]});
+    check(&json!({"phase": "Pending"}), &new, &Value::Null);
+}
+
+#[test]
+fn a_generation_in_a_condition_is_none_of_the_proxy() {
+    let new = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "observedGeneration": 3}]});
+    let want = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    check(&json!({"phase": "Running"}), &new, &want);
+    let old = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "observedGeneration": 1}]});
+    check(&old, &new, &Value::Null);
+}
+
+#[test]
+fn injected_containers_are_not_shown() {
+    let new = json!({"phase": "Running", "containerStatuses": [{"name": "app", "ready": true}, {"name": "sidecar"}]});
+    check(
+        &json!({"phase": "Running"}),
+        &new,
+        &json!({"containerStatuses": [{"name": "app", "ready": true}]}),
+    );
+}
+
+#[test]
+fn containers_without_status_lose_it() {
+    let old = json!({"phase": "Running", "containerStatuses": [{"name": "app", "ready": true}]});
+    check(&old, &json!({"phase": "Running"}), &json!({"containerStatuses": null}));
+}
+
+fn gated(gate: &str) -> Value {
+    let conditions = json!([{"type": "example.com/gate", "status": gate}]);
+    let mut proxy = proxy(&json!({"phase": "Running", "conditions": conditions}));
+    proxy.readiness_gates = vec!["example.com/gate".to_owned()];
+    let status = json!({"phase": "Running", "conditions": [
+        {"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"},
+        {"type": "example.com/gate", "status": "True"},
+    ]});
+    let (annotations, had) = (BTreeMap::new(), BTreeSet::new());
+    let delegate = Delegate { status: &status, annotations: &annotations, had: &had };
+    mirror(&proxy, delegate, NOW).unwrap().patch["status"]["conditions"][0].clone()
+}
+
+#[test]
+fn readiness_gates_are_evaluated_in_the_source() {
+    assert_eq!(gated("True")["status"], "True");
+    assert_eq!(gated("False")["reason"], "ReadinessGatesNotReady");
+}
+
+#[test]
+fn starts_ends_readiness_and_disruptions_are_urgent() {
+    let condition =
+        |kind: &str| json!({"phase": "Running", "conditions": [{"type": kind, "status": "True"}]});
+    let pending = json!({"phase": "Pending"});
+    for new in [running(), json!({"phase": "Failed"})] {
+        assert!(change(&pending, &new).unwrap().is_urgent);
+    }
+    for kind in ["Ready", "DisruptionTarget"] {
+        assert!(change(&json!({"phase": "Running"}), &condition(kind)).unwrap().is_urgent);
+    }
+    assert!(!change(&json!({"phase": "Running"}), &condition("Initialized")).unwrap().is_urgent);
+}
+
+fn annotations(old: &[(&str, &str)], new: &[(&str, &str)], had: &[&str]) -> Value {
+    let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    };
+    let proxy = Proxy { annotations: map(old), ..proxy(&running()) };
+    let had = had.iter().map(|key| (*key).to_owned()).collect();
+    let change = mirror(&proxy, Delegate { status: &running(), annotations: &map(new), had: &had }, NOW);
+    change.map_or(Value::Null, |change| change.patch["metadata"]["annotations"].clone())
+}
+
+#[test]
+fn annotations_of_the_delegate_reach_the_proxy() {
+    assert_eq!(annotations(&[("a", "1")], &[("a", "2"), ("b", "3")], &[]), json!({"a": "2", "b": "3"}));
+}
+
+#[test]
+fn w37_annotations_that_only_the_proxy_has_stay() {
+    assert_eq!(annotations(&[("mine", "1")], &[], &[]), Value::Null);
+}
+
+#[test]
+fn annotations_that_the_delegate_has_lost_go() {
+    assert_eq!(annotations(&[("a", "1")], &[], &["a"]), json!({"a": null}));
+}
+
+#[test]
+fn a_failed_pod_is_not_ready() {
+    let old = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    let patch = failed(&proxy(&old), Cause::Deleted, NOW);
+    assert_eq!(patch["status"]["phase"], "Failed");
+    assert_eq!(patch["status"]["conditions"][0]["status"], "False");
+}
+
+#[test]
+fn the_essence_of_a_refused_status_is_phase_and_conditions() {
+    let patch = json!({"status": {"phase": "Failed", "podIP": "x", "conditions": [1]}, "metadata": {"a": 1}});
+    assert_eq!(essential(&patch), json!({"status": {"phase": "Failed", "conditions": [1]}}));
+}
+
+#[test]
+fn case_031_only_pods_called_ready_are_called_unready() {
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    let patch = not_ready(&proxy(&ready), NOW).unwrap();
+    assert_eq!(patch["status"]["conditions"][0]["reason"], "TargetUnreachable");
+    assert_eq!(not_ready(&proxy(&running()), NOW), None);
+    let ended = json!({"phase": "Failed", "conditions": [{"type": "Ready", "status": "True"}]});
+    assert_eq!(not_ready(&proxy(&ended), NOW), None);
+}

@@ -1,0 +1,239 @@
+//! What the watches have shown so far.
+
+use crate::link::Link;
+use crate::plan::Parent;
+use crate::views::{Chaperon, Compact, Proxy};
+use api::{Pod, PodChaperon};
+use runtime::targets::TargetMap;
+use runtime::{Target, TargetKey};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+mod observe;
+
+use observe::reach;
+
+/// UID of a proxy pod.
+pub(crate) type Key = Arc<str>;
+
+/// What live reads have shown while one pod is worked on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    pub(crate) delegate_absent: bool,
+    pub(crate) target_gone: bool,
+    pub(crate) parent: Option<Parent>,
+}
+
+/// What is remembered of a pod besides its objects.
+#[derive(Debug, Default)]
+struct Memory {
+    /// When the first change came that is not mirrored yet.
+    changed: Option<Instant>,
+    /// When the pod was first seen elected, or its PodChaperons without it.
+    since: Option<Instant>,
+    /// UID and last status of the PodChaperon that went last.
+    last: Option<(String, Compact)>,
+    /// Annotations that the delegate has lost.
+    had: BTreeSet<String>,
+    /// Fingerprints of delegate and proxy after the last write.
+    mirrored: Option<(u64, u64)>,
+}
+
+/// All pods, PodChaperons and targets.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pods: HashMap<Key, Arc<Proxy>>,
+    pods_in_step: bool,
+    by_node: HashMap<String, HashSet<Key>>,
+    /// By UID of their parent.
+    chaperons: HashMap<Key, Vec<Arc<Chaperon>>>,
+    /// By target: UID of the PodChaperon to UID of its parent.
+    of_target: HashMap<TargetKey, HashMap<String, Key>>,
+    memory: HashMap<Key, Memory>,
+    links: HashMap<TargetKey, Arc<Link>>,
+    /// By virtual node; `None` before the first list.
+    targets: Option<HashMap<String, Arc<Target>>>,
+}
+
+impl Store {
+    /// Takes the registry's targets in; returns the pods whose target has changed.
+    pub(crate) fn set_targets(&mut self, map: &TargetMap) -> Vec<Key> {
+        let new: HashMap<String, Arc<Target>> =
+            map.values().map(|target| (target.virtual_node(), Arc::clone(target))).collect();
+        let old = self.targets.take().unwrap_or_default();
+        let state = |target: Option<&Arc<Target>>| {
+            target.map(|t| (t.usable().map(|(_, uid)| uid.to_owned()), reach(t)))
+        };
+        let nodes: HashSet<&String> = old.keys().chain(new.keys()).collect();
+        let changed = nodes.into_iter().filter(|node| state(old.get(*node)) != state(new.get(*node)));
+        let keys = changed.filter_map(|node| self.by_node.get(node)).flatten().cloned().collect();
+        self.targets = Some(new);
+        keys
+    }
+
+    pub(crate) fn has_target(&self, key: &TargetKey) -> bool {
+        self.targets.as_ref().is_some_and(|targets| targets.contains_key(&key.virtual_node()))
+    }
+
+    pub(crate) fn set_link(&mut self, key: &TargetKey, link: Arc<Link>) {
+        self.links.insert(key.clone(), link);
+    }
+
+    pub(crate) fn link(&self, key: &TargetKey) -> Option<Arc<Link>> {
+        self.links.get(key).cloned()
+    }
+
+    /// The client of the target that has a virtual node.
+    pub(crate) fn link_of_node(&self, node: &str) -> Option<Arc<Link>> {
+        let target = self.targets.as_ref()?.get(node)?;
+        self.link(&target.key)
+    }
+
+    /// Forgets the link; the PodChaperons as well when the target is no more.
+    pub(crate) fn drop_link(&mut self, key: &TargetKey) {
+        self.links.remove(key);
+        if !self.has_target(key) {
+            self.replace_chaperons(key, &[]);
+            self.of_target.remove(key);
+        }
+    }
+
+    /// The complete list of pods; returns everything that is to be looked at: all pods and PodChaperons.
+    pub(crate) fn replace_pods(&mut self, pods: &[Pod]) -> Vec<Key> {
+        let there: HashSet<&str> = pods.iter().map(Pod::uid).collect();
+        let gone: Vec<Key> = self.pods.keys().filter(|key| !there.contains(key.as_ref())).cloned().collect();
+        for key in &gone {
+            self.remove_pod(key);
+        }
+        for pod in pods {
+            self.put_pod(pod);
+        }
+        self.pods_in_step = true;
+        self.pods
+            .keys()
+            .chain(self.chaperons.keys())
+            .cloned()
+            .collect::<HashSet<_>>()
+            .into_iter()
+            .chain(gone)
+            .collect()
+    }
+
+    pub(crate) fn set_pods_in_step(&mut self, in_step: bool) {
+        self.pods_in_step = in_step;
+    }
+
+    pub(crate) fn put_pod(&mut self, pod: &Pod) -> Key {
+        let key: Key = Arc::from(pod.uid());
+        let Some(proxy) = Proxy::new(pod) else {
+            self.remove_pod(&key);
+            return key;
+        };
+        if self.pods.get(&key).is_some_and(|old| old.version > proxy.version) {
+            return key;
+        }
+        if !proxy.node.is_empty() {
+            self.by_node.entry(proxy.node.clone()).or_default().insert(Arc::clone(&key));
+        }
+        self.pods.insert(Arc::clone(&key), Arc::new(proxy));
+        key
+    }
+
+    /// Takes in the answer to a write. The watch may have shown the pod's end before the answer came.
+    pub(crate) fn refresh_pod(&mut self, pod: &Pod) {
+        if self.pods.contains_key(pod.uid()) {
+            self.put_pod(pod);
+        }
+    }
+
+    pub(crate) fn remove_pod(&mut self, key: &Key) {
+        let Some(proxy) = self.pods.remove(key) else { return };
+        if let Some(keys) = self.by_node.get_mut(&proxy.node) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_node.remove(&proxy.node);
+            }
+        }
+        self.memory.remove(key);
+    }
+
+    /// The complete list of a target's PodChaperons; returns what is to be looked at.
+    pub(crate) fn replace_chaperons(&mut self, target: &TargetKey, chaperons: &[PodChaperon]) -> Vec<Key> {
+        let there: HashSet<&str> = chaperons.iter().map(PodChaperon::uid).collect();
+        let known = self.of_target.get(target).into_iter().flatten();
+        let gone: Vec<String> =
+            known.filter(|(uid, _)| !there.contains(uid.as_str())).map(|(uid, _)| uid.clone()).collect();
+        let mut keys: HashSet<Key> =
+            gone.iter().filter_map(|uid| self.remove_chaperon(target, uid)).collect();
+        keys.extend(chaperons.iter().map(|chaperon| self.put_chaperon(target, chaperon)));
+        let node = target.virtual_node();
+        keys.extend(self.by_node.get(&node).into_iter().flatten().cloned());
+        keys.into_iter().collect()
+    }
+
+    pub(crate) fn put_chaperon(&mut self, target: &TargetKey, chaperon: &PodChaperon) -> Key {
+        let new = Chaperon::new(target, chaperon);
+        let key: Key = Arc::from(new.parent_uid.as_str());
+        let of_parent = self.chaperons.entry(Arc::clone(&key)).or_default();
+        let old = of_parent.iter().position(|old| old.uid == new.uid && old.target == *target);
+        let memory = self.memory.entry(Arc::clone(&key)).or_default();
+        if let Some(old) = old.and_then(|at| of_parent.get(at)) {
+            if old.version > new.version {
+                return key;
+            }
+            let lost = old.annotations.keys().filter(|annotation| !new.annotations.contains_key(*annotation));
+            memory.had.extend(lost.cloned());
+            if old.status != new.status || old.annotations != new.annotations {
+                memory.changed.get_or_insert_with(Instant::now);
+            }
+        }
+        self.of_target.entry(target.clone()).or_default().insert(new.uid.clone(), Arc::clone(&key));
+        let new = Arc::new(new);
+        match old.and_then(|at| of_parent.get_mut(at)) {
+            Some(slot) => *slot = new,
+            None => of_parent.push(new),
+        }
+        key
+    }
+
+    /// Takes in the answer to a write. The watch may have shown the end of the object before the answer came.
+    pub(crate) fn refresh_chaperon(&mut self, target: &TargetKey, chaperon: &PodChaperon) {
+        if self.of_target.get(target).is_some_and(|known| known.contains_key(chaperon.uid())) {
+            self.put_chaperon(target, chaperon);
+        }
+    }
+
+    pub(crate) fn remove_chaperon(&mut self, target: &TargetKey, uid: &str) -> Option<Key> {
+        let key = self.of_target.get_mut(target)?.remove(uid)?;
+        let of_parent = self.chaperons.get_mut(&key)?;
+        let at = of_parent.iter().position(|old| old.uid == uid && old.target == *target)?;
+        let old = of_parent.swap_remove(at);
+        if of_parent.is_empty() {
+            self.chaperons.remove(&key);
+        }
+        if self.pods.contains_key(&key) {
+            self.memory.entry(Arc::clone(&key)).or_default().last =
+                Some((old.uid.clone(), old.status.clone()));
+        } else if !self.chaperons.contains_key(&key) {
+            self.memory.remove(&key);
+        }
+        Some(key)
+    }
+
+    /// How many PodChaperons are known in a target.
+    pub(crate) fn count(&self, target: &TargetKey) -> usize {
+        self.of_target.get(target).map_or(0, HashMap::len)
+    }
+
+    /// Those that stand behind the target's own virtual node.
+    pub(crate) fn behind(&self, target: &TargetKey) -> Vec<Arc<Chaperon>> {
+        let node = api::names::label_value(&target.virtual_node());
+        let known = self.of_target.get(target).into_iter().flatten();
+        let all = known.filter_map(|(_, parent)| self.chaperons.get(parent)).flatten();
+        all.filter(|chaperon| chaperon.target == *target && chaperon.virtual_node == node).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+use super::{Evidence, Key, Store};
+use crate::link::{Link, selector};
+use crate::plan::{Observed, Remote};
+use api::conditions::{Kind, Reason, Verdict, merge};
+use api::v1alpha1::{LabelRewriting, TargetStatus};
+use api::{Pod, PodChaperon, keys};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use runtime::targets::{Settings, TargetMap};
+use runtime::{Connection, Target, TargetKey};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A client whose every call fails: the store makes none.
+fn client() -> Client {
+    let refuse =
+        |_: http::Request<Body>| async { Err::<http::Response<Body>, _>(std::io::Error::other("no calls")) };
+    Client::new(tower::service_fn(refuse), "default")
+}
+
+fn key(name: &str) -> TargetKey {
+    TargetKey { namespace: String::new(), name: name.to_owned() }
+}
+
+fn status(accepted: bool, reachable: Reason) -> TargetStatus {
+    let verdict =
+        |kind, status, reason| Verdict { kind, status: Some(status), reason, message: String::new() };
+    let verdicts = [
+        verdict(Kind::Accepted, accepted, Reason::Ok),
+        verdict(Kind::Reachable, reachable == Reason::Ok, reachable),
+    ];
+    let mut conditions = Vec::new();
+    merge(&mut conditions, &verdicts, None, &Time(Timestamp::from_second(1).unwrap()));
+    TargetStatus { conditions, cluster_uid: Some("cluster".to_owned()), virtual_node: None }
+}
+
+fn targets(name: &str, status: TargetStatus) -> TargetMap {
+    let target = Target {
+        key: key(name),
+        uid: "target".to_owned(),
+        generation: None,
+        created: None,
+        settings: Settings {
+            is_self: false,
+            excluded_labels_regexp: None,
+            label_rewriting: LabelRewriting::Rewrite,
+            ask: None,
+        },
+        status,
+        annotations: BTreeMap::new(),
+        connection: Connection::Up { client: client(), fingerprint: String::new() },
+    };
+    BTreeMap::from([(target.key.clone(), Arc::new(target))])
+}
+
+fn pod(name: &str, uid: &str, elected: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": uid, "resourceVersion": "5",
+            "finalizers": [keys::DELEGATE_FINALIZER],
+            "annotations": {
+                keys::SOURCE_POD_MANIFEST: "{}", keys::ELECTED_TARGET: "cluster", keys::ELECTED_CHAPERON: elected,
+            },
+        },
+        "spec": {"schedulerName": keys::PROXY_SCHEDULER, "nodeName": "admiralty-t1"},
+        "status": {"phase": "Pending"},
+    }))
+    .unwrap()
+}
+
+fn chaperon(uid: &str, parent: &str, phase: &str) -> PodChaperon {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": format!("p-{uid}"), "namespace": "ns", "uid": uid, "resourceVersion": "7",
+            "labels": {keys::PARENT_UID: parent, keys::VIRTUAL_NODE: "admiralty-t1"},
+        },
+        "status": {"phase": phase},
+    }))
+    .unwrap()
+}
+
+/// A pod `u` that is bound to target `t1`, which is in step and knows its PodChaperon `c`.
+fn bound() -> Store {
+    let mut store = Store::default();
+    store.set_targets(&targets("t1", status(true, Reason::Ok)));
+    let link = Link::new(&key("t1"), client(), "cluster");
+    link.set_in_step(true);
+    store.set_link(&key("t1"), Arc::new(link));
+    store.replace_pods(&[pod("p", "u", "c")]);
+    store.replace_chaperons(&key("t1"), &[chaperon("c", "u", "Running")]);
+    store
+}
+
+fn observe(store: &mut Store, uid: &str) -> Option<Observed> {
+    store.observe(&Key::from(uid), Evidence::default(), String::new())
+}
+
+fn delegate(store: &mut Store) -> Remote {
+    observe(store, "u").unwrap().delegate
+}
+
+#[tokio::test]
+async fn a_bound_pod_has_its_elected_delegate() {
+    let seen = observe(&mut bound(), "u").unwrap();
+    assert!(matches!(seen.delegate, Remote::Present(chaperon) if chaperon.uid == "c"));
+    assert_eq!(seen.others, []);
+}
+
+#[test]
+fn w07_only_what_carries_our_uid_is_seen() {
+    assert_eq!(selector("me"), "multicluster.admiralty.io/parent-cluster-uid=me");
+}
+
+#[tokio::test]
+async fn w09_a_delegate_that_is_not_seen_is_missing_and_not_absent() {
+    let mut store = bound();
+    store.remove_chaperon(&key("t1"), "c");
+    assert_eq!(delegate(&mut store), Remote::Missing);
+    let evidence = Evidence { delegate_absent: true, ..Evidence::default() };
+    assert_eq!(store.observe(&Key::from("u"), evidence, String::new()).unwrap().delegate, Remote::Absent);
+}
+
+#[tokio::test]
+async fn w09_another_object_of_the_same_name_is_not_the_elected_one() {
+    let mut store = bound();
+    store.replace_chaperons(&key("t1"), &[chaperon("d", "u", "Running")]);
+    let seen = observe(&mut store, "u").unwrap();
+    assert_eq!(seen.delegate, Remote::Missing);
+    assert_eq!(seen.others[0].uid, "d");
+}
+
+#[tokio::test]
+async fn w13_what_is_known_of_a_silent_target_is_not_mirrored() {
+    let mut store = bound();
+    assert_eq!(store.set_targets(&targets("t1", status(true, Reason::Unreachable))), [Key::from("u")]);
+    assert_eq!(delegate(&mut store), Remote::Silent);
+    store.set_targets(&targets("t1", status(true, Reason::Forbidden)));
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+}
+
+#[tokio::test]
+async fn w14_a_target_that_is_not_accepted_is_unknown() {
+    let mut store = bound();
+    store.set_targets(&targets("t1", status(false, Reason::Ok)));
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+}
+
+#[tokio::test]
+async fn w14_a_target_that_is_not_in_step_is_unknown() {
+    let mut store = bound();
+    store.link(&key("t1")).unwrap().suspect();
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+}
+
+#[tokio::test]
+async fn w15_the_elected_one_is_never_a_loser_whoever_shows_it() {
+    let mut store = bound();
+    store.set_targets(&targets("t2", status(true, Reason::Ok)));
+    let link = Link::new(&key("t2"), client(), "cluster");
+    link.set_in_step(true);
+    store.set_link(&key("t2"), Arc::new(link));
+    store.replace_chaperons(&key("t2"), &[chaperon("c", "u", "Running")]);
+    assert_eq!(observe(&mut store, "u").unwrap().others, []);
+}
+
+#[tokio::test]
+async fn w18_the_pods_of_a_removed_target_are_looked_at() {
+    let mut store = bound();
+    assert_eq!(store.set_targets(&TargetMap::new()), [Key::from("u")]);
+    assert_eq!(delegate(&mut store), Remote::TargetMissing);
+}
+
+#[tokio::test]
+async fn a_target_made_anew_for_another_cluster_is_not_the_elected_one() {
+    let mut store = bound();
+    let other = TargetStatus { cluster_uid: Some("other".to_owned()), ..status(true, Reason::Ok) };
+    store.set_targets(&targets("t1", other));
+    assert_eq!(delegate(&mut store), Remote::TargetGone);
+}
+
+#[tokio::test]
+async fn case_047_a_successor_of_the_same_name_has_nothing_to_do_with_its_predecessor() {
+    let mut store = bound();
+    store.replace_pods(&[pod("p", "v", "d")]);
+    let old = observe(&mut store, "u").unwrap();
+    assert!(old.proxy.is_none() && old.others[0].uid == "c");
+    let new = observe(&mut store, "v").unwrap();
+    assert_eq!((new.delegate, new.others), (Remote::Missing, vec![]));
+}
+
+#[tokio::test]
+async fn case_029_the_last_status_outlives_its_podchaperon() {
+    let mut store = bound();
+    store.put_chaperon(&key("t1"), &chaperon("c", "u", "Succeeded"));
+    store.remove_chaperon(&key("t1"), "c");
+    assert_eq!(observe(&mut store, "u").unwrap().last_status.unwrap()["phase"], "Succeeded");
+}
+
+#[tokio::test]
+async fn case_035_a_forced_list_leaves_what_is_mirrored_mirrored() {
+    let mut store = bound();
+    let Remote::Present(chaperon_seen) = delegate(&mut store) else { panic!("no delegate") };
+    store.set_mirrored(&Key::from("u"), &chaperon_seen);
+    store.replace_chaperons(&key("t1"), &[chaperon("c", "u", "Running")]);
+    assert!(observe(&mut store, "u").unwrap().is_mirrored);
+    store.put_chaperon(&key("t1"), &chaperon("c", "u", "Succeeded"));
+    assert!(!observe(&mut store, "u").unwrap().is_mirrored);
+}
+
+#[tokio::test]
+async fn case_037_a_new_list_has_every_pod_looked_at() {
+    let mut store = bound();
+    assert_eq!(store.replace_pods(&[pod("p", "u", "c")]), [Key::from("u")]);
+    assert_eq!(store.replace_chaperons(&key("t1"), &[]), [Key::from("u")]);
+}
+
+#[tokio::test]
+async fn the_answer_to_a_write_does_not_raise_the_dead() {
+    let mut store = bound();
+    store.remove_pod(&Key::from("u"));
+    store.remove_chaperon(&key("t1"), "c");
+    store.refresh_pod(&pod("p", "u", "c"));
+    store.refresh_chaperon(&key("t1"), &chaperon("c", "u", "Running"));
+    assert!(observe(&mut store, "u").is_none());
+}
+
+#[tokio::test]
+async fn a_podchaperon_without_parent_is_left_alone() {
+    let mut store = bound();
+    store.put_chaperon(&key("t1"), &chaperon("x", "", "Running"));
+    assert!(observe(&mut store, "").is_none());
+}
+
+#[tokio::test]
+async fn a_pod_that_merely_names_our_scheduler_is_left_alone() {
+    let mut store = bound();
+    let mut stranger = pod("q", "w", "c");
+    stranger.metadata.annotations = None;
+    stranger.metadata.finalizers = None;
+    store.put_pod(&stranger);
+    assert!(observe(&mut store, "w").is_none());
+}

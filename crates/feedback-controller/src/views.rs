@@ -1,0 +1,158 @@
+//! What is kept of proxy pods and PodChaperons: at most some 3 kB each.
+
+use api::{Pod, PodChaperon, keys};
+use runtime::TargetKey;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+/// Annotation of kubectl that describes the object it stands on, and so means nothing on another one.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// JSON as text: a tenth of the memory of the parsed value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Compact(Box<str>);
+
+impl Compact {
+    pub(crate) fn new(value: &Value) -> Self {
+        Self(value.to_string().into())
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+/// A proxy pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) version: u64,
+    pub(crate) node: String,
+    /// Grace period in seconds with which it is being deleted.
+    pub(crate) deleting: Option<i64>,
+    /// All, in their order.
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) elected_target: Option<String>,
+    pub(crate) elected_chaperon: Option<String>,
+    pub(crate) is_granted: bool,
+    /// Those that are mirrored.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// Of containers, init containers and ephemeral containers.
+    pub(crate) containers: [Vec<String>; 3],
+    pub(crate) readiness_gates: Vec<String>,
+    pub(crate) status: Compact,
+}
+
+/// Fields of a spec with a pod's containers, and of a status with their statuses.
+pub(crate) const CONTAINERS: [(&str, &str); 3] = [
+    ("containers", "containerStatuses"),
+    ("initContainers", "initContainerStatuses"),
+    ("ephemeralContainers", "ephemeralContainerStatuses"),
+];
+
+impl Proxy {
+    /// `None` for a pod that merely names our scheduler.
+    pub(crate) fn new(pod: &Pod) -> Option<Self> {
+        let finalizers = pod.metadata.finalizers.clone().unwrap_or_default();
+        if !pod.is_proxy() && !finalizers.iter().any(|finalizer| is_ours(finalizer)) {
+            return None;
+        }
+        let names = |list: &str, field: &str| -> Vec<String> {
+            let items = pod.spec[list].as_array();
+            items.into_iter().flatten().filter_map(|item| Some(item[field].as_str()?.to_owned())).collect()
+        };
+        Some(Self {
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().to_owned(),
+            version: pod.resource_version().parse().unwrap_or(0),
+            node: pod.node().to_owned(),
+            deleting: pod.is_terminating().then(|| pod.metadata.deletion_grace_period_seconds.unwrap_or(0)),
+            finalizers,
+            elected_target: pod.annotation(keys::ELECTED_TARGET).map(str::to_owned),
+            elected_chaperon: pod.annotation(keys::ELECTED_CHAPERON).map(str::to_owned),
+            is_granted: pod.annotation(keys::GRANT).is_some(),
+            annotations: mirrored_annotations(pod.metadata.annotations.as_ref()),
+            containers: CONTAINERS.map(|(spec, _)| names(spec, "name")),
+            readiness_gates: names("readinessGates", "conditionType"),
+            status: Compact::new(&pod.status),
+        })
+    }
+
+    /// Whether one of our finalizers holds the pod.
+    pub(crate) fn is_held(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| is_ours(finalizer))
+    }
+
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Our finalizer of proxy pods, or one that an older release used for the same purpose.
+pub(crate) fn is_ours(finalizer: &str) -> bool {
+    keys::is_ours(finalizer)
+        && finalizer != keys::CHAPERON_FINALIZER
+        && finalizer != format!("{}follow", keys::PREFIX)
+}
+
+fn mirrored_annotations(annotations: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let all = annotations.into_iter().flatten();
+    all.filter(|(key, _)| !keys::is_ours(key) && *key != LAST_APPLIED)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// A PodChaperon in a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chaperon {
+    pub(crate) target: TargetKey,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) version: u64,
+    pub(crate) parent_uid: String,
+    pub(crate) parent_namespace: String,
+    pub(crate) parent_name: String,
+    /// The virtual node behind which it stands, as a label value.
+    pub(crate) virtual_node: String,
+    pub(crate) is_allowed: bool,
+    pub(crate) is_terminating: bool,
+    /// Grace period in seconds that we passed down.
+    pub(crate) grace: Option<i64>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) status: Compact,
+}
+
+impl Chaperon {
+    pub(crate) fn new(target: &TargetKey, chaperon: &PodChaperon) -> Self {
+        let (parent_namespace, parent_name) = chaperon.parent();
+        Self {
+            target: target.clone(),
+            namespace: chaperon.namespace().to_owned(),
+            name: chaperon.name().to_owned(),
+            uid: chaperon.uid().to_owned(),
+            version: chaperon.resource_version().parse().unwrap_or(0),
+            parent_uid: chaperon.parent_uid().to_owned(),
+            parent_namespace: parent_namespace.to_owned(),
+            parent_name: parent_name.to_owned(),
+            virtual_node: chaperon.label(keys::VIRTUAL_NODE).unwrap_or_default().to_owned(),
+            is_allowed: chaperon.is_allowed(),
+            is_terminating: chaperon.is_terminating(),
+            grace: chaperon.annotation(keys::DELETION_GRACE_SECONDS).and_then(|seconds| seconds.parse().ok()),
+            annotations: mirrored_annotations(chaperon.metadata.annotations.as_ref()),
+            status: Compact::new(&chaperon.status),
+        }
+    }
+}
+
+/// Equal for equal status and annotations.
+pub(crate) fn fingerprint(status: &Compact, annotations: &BTreeMap<String, String>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (status, annotations).hash(&mut hasher);
+    hasher.finish()
+}

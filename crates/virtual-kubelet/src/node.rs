@@ -1,0 +1,163 @@
+//! What a virtual node is to look like.
+
+use crate::facts::{Facts, Link, Reach, Summary};
+use crate::verdicts::Judgement;
+use api::{keys, names};
+use k8s_openapi::jiff::Timestamp;
+use runtime::TargetKey;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Labels that say what a node is, where it stands or whom it belongs to: never taken over from a target.
+const OWN_PREFIXES: &[&str] = &["node-role.kubernetes.io/", "virtual-kubelet.io/", keys::PREFIX];
+const OWN_LABELS: &[&str] = &["kubernetes.io/hostname"];
+
+/// Conditions of a kubelet that mean nothing here, so that what waits for them does not wait.
+const FINE: &[(&str, &str)] = &[
+    ("MemoryPressure", "a virtual node has no memory of its own"),
+    ("DiskPressure", "a virtual node has no disk of its own"),
+    ("PIDPressure", "a virtual node has no processes of its own"),
+    ("NetworkUnavailable", "a virtual node has no network of its own"),
+];
+
+/// The labels that every virtual node of a target has.
+pub(crate) fn base_labels(key: &TargetKey) -> BTreeMap<String, String> {
+    let mut labels: BTreeMap<String, String> = [
+        ("type", "virtual-kubelet"),
+        (keys::PROVIDER, keys::PROVIDER_VALUE),
+        ("kubernetes.io/role", "cluster"),
+        ("alpha.service-controller.kubernetes.io/exclude-balancer", "true"),
+        ("node.kubernetes.io/exclude-from-external-load-balancers", "true"),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect();
+    if key.namespace.is_empty() {
+        labels.insert(keys::CLUSTER_TARGET_NAME.to_owned(), names::label_value(&key.name));
+    } else {
+        labels.insert(keys::TARGET_NAMESPACE.to_owned(), names::label_value(&key.namespace));
+        labels.insert(keys::TARGET_NAME.to_owned(), names::label_value(&key.name));
+    }
+    labels
+}
+
+/// Base labels and those of the target's nodes, except for the ones that the user excludes or that would say
+/// something untrue about a virtual node.
+pub(crate) fn labels(target: &Facts, summary: &Summary) -> BTreeMap<String, String> {
+    let mut labels = base_labels(&target.key);
+    let excluded = target.excluded.as_deref().and_then(|pattern| regex::Regex::new(pattern).ok());
+    for (key, value) in &summary.labels {
+        let own =
+            OWN_LABELS.contains(&key.as_str()) || OWN_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+        let hidden = excluded.as_ref().is_some_and(|pattern| pattern.is_match(&format!("{key}={value}")));
+        if !own && !hidden {
+            labels.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    labels
+}
+
+/// The taint that keeps away what is no proxy pod.
+pub(crate) fn taint() -> Value {
+    json!({"key": keys::PROVIDER, "value": keys::PROVIDER_VALUE, "effect": "NoSchedule"})
+}
+
+/// The node as it is created; the rest follows by server-side apply.
+pub(crate) fn new(key: &TargetKey) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": key.virtual_node(), "labels": base_labels(key)},
+        "spec": {"taints": [taint()]},
+    })
+}
+
+/// Status, reason and message of the node's Ready condition; `None` while nothing is known of the target.
+fn ready(target: &Facts, judgement: &Judgement) -> Option<(bool, String, String)> {
+    if !judgement.is_accepted() {
+        let known = judgement.accepted.status.is_some();
+        let accepted = &judgement.accepted;
+        return known.then(|| (false, accepted.reason.as_str().to_owned(), accepted.message.clone()));
+    }
+    match (&target.link, &target.health.reach) {
+        (Link::Pending, _) | (_, Reach::Unknown) => None,
+        (_, Reach::No { message, .. }) => Some((false, "TargetUnreachable".to_owned(), message.clone())),
+        (_, Reach::Yes) if target.health.no_summary => {
+            Some((false, "NoClusterSummary".to_owned(), judgement.ready.message.clone()))
+        }
+        (_, Reach::Yes) => {
+            Some((true, "TargetReachable".to_owned(), "the target cluster answers".to_owned()))
+        }
+    }
+}
+
+/// The status without times, as far as it is known: no capacity before the target was seen. `None` while
+/// nothing is known, so that the last word of an earlier process stands.
+pub(crate) fn status(target: &Facts, judgement: &Judgement, address: &str) -> Option<Value> {
+    let (is_ready, reason, message) = ready(target, judgement)?;
+    let word = if is_ready { "True" } else { "False" };
+    let mut conditions = vec![json!({"type": "Ready", "status": word, "reason": reason, "message": message})];
+    for (kind, message) in FINE {
+        conditions
+            .push(json!({"type": kind, "status": "False", "reason": "VirtualNode", "message": message}));
+    }
+    let mut status =
+        json!({"conditions": conditions, "addresses": [{"type": "InternalIP", "address": address}]});
+    if let Some(summary) = target.health.summary.as_deref() {
+        status["capacity"] = json!(summary.capacity);
+        status["allocatable"] = json!(summary.allocatable);
+        status["nodeInfo"] = info(summary, target.health.version.as_deref());
+    }
+    Some(status)
+}
+
+fn info(summary: &Summary, version: Option<&str>) -> Value {
+    let label =
+        |key: &str, default: &str| summary.labels.get(key).map_or_else(|| default.to_owned(), Clone::clone);
+    let cluster = summary.cluster_uid.as_deref().unwrap_or_default();
+    let own = concat!("multicluster-scheduler://", env!("CARGO_PKG_VERSION"));
+    json!({
+        "machineID": cluster, "systemUUID": cluster, "bootID": "",
+        "kernelVersion": "", "osImage": "multicluster-scheduler virtual node",
+        "containerRuntimeVersion": own,
+        "kubeletVersion": version.unwrap_or_default(), "kubeProxyVersion": "",
+        "operatingSystem": label("kubernetes.io/os", "linux"),
+        "architecture": label("kubernetes.io/arch", ""),
+    })
+}
+
+/// Puts times to the conditions of a status: the last transition of one whose status stays is kept.
+pub(crate) fn with_times(mut status: Value, observed: &Value, now: Timestamp) -> Value {
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        let old = condition_of(observed, condition["type"].as_str().unwrap_or_default());
+        let since = old
+            .filter(|old| old["status"] == condition["status"])
+            .and_then(|old| old["lastTransitionTime"].as_str())
+            .unwrap_or(&now)
+            .to_owned();
+        condition["lastHeartbeatTime"] = json!(now);
+        condition["lastTransitionTime"] = json!(since);
+    }
+    status
+}
+
+pub(crate) fn condition_of<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// A status without huge pages: some releases allow one size a node, and refuse the sum over nodes that
+/// differ in it.
+pub(crate) fn without_huge_pages(mut status: Value) -> Value {
+    for list in ["capacity", "allocatable"] {
+        if let Some(quantities) = status[list].as_object_mut() {
+            quantities.retain(|resource, _| !resource.starts_with("hugepages-"));
+        }
+    }
+    status
+}
+
+/// A status with nothing but what says whether the node is there.
+pub(crate) fn only_conditions(status: &Value) -> Value {
+    json!({"conditions": status["conditions"], "addresses": status["addresses"]})
+}
