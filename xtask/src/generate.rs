@@ -1,10 +1,22 @@
-//! Generated files: the custom resource definitions of the chart and their reference page.
+//! Generated files: the custom resource definitions of the chart, their reference page, and one page for each
+//! component from its own documentation and flags.
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Components with a page of their own.
+const COMPONENTS: &[&str] = &[
+    "candidate-scheduler",
+    "chaperon-controller",
+    "feedback-controller",
+    "proxy-scheduler",
+    "source-controller",
+    "virtual-kubelet",
+    "webhook",
+];
 
 /// Writes the files, or with `check` only compares.
 pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<()> {
@@ -42,7 +54,52 @@ fn files(root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
         describe(&definition, &mut reference)?;
     }
     files.push((root.join("docs/reference/custom-resources.md"), reference));
+    for component in COMPONENTS {
+        files.push((root.join(format!("docs/components/{component}.md")), component_page(root, component)?));
+    }
     Ok(files)
+}
+
+/// What the crate says of itself, and its own flags.
+fn component_page(root: &Path, component: &str) -> anyhow::Result<String> {
+    let source = root.join("crates").join(component).join("src");
+    let read =
+        |file: &str| fs::read_to_string(source.join(file)).with_context(|| format!("{component}: no {file}"));
+    let mut page =
+        format!("# {component}\n\nGenerated from the crate's own documentation by `make gen`.\n\n");
+    for line in read("lib.rs")?.lines().take_while(|line| line.starts_with("//!")) {
+        let text = line.trim_start_matches("//!");
+        let text = text.strip_prefix(' ').unwrap_or(text).replace("[`", "`").replace("`]", "`");
+        let heading = if text.starts_with("# ") { "#" } else { "" };
+        writeln!(page, "{heading}{text}")?;
+    }
+    let flags =
+        source.join("args.rs").exists().then(|| read("args.rs")).transpose()?.map(|text| flags(&text));
+    if let Some(flags) = flags.filter(|flags| !flags.is_empty()) {
+        write!(
+            page,
+            "\n## Flags\n\nBesides those that all components have (`--help` lists them):\n\n| flag | meaning |\n|---|---|\n{flags}"
+        )?;
+    }
+    Ok(page)
+}
+
+/// Rows of a table: each documented field of an argument struct is a flag.
+fn flags(source: &str) -> String {
+    let mut rows = String::new();
+    let mut meaning = String::new();
+    for line in source.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("///") {
+            meaning = format!("{meaning}{text}");
+        } else if let Some((name, _)) = line.strip_prefix("pub ").and_then(|rest| rest.split_once(": ")) {
+            let row = format!("| `--{}` | {} |\n", name.replace('_', "-"), meaning.trim());
+            rows.push_str(&row);
+            meaning.clear();
+        } else if line.is_empty() || line.starts_with("pub struct") {
+            meaning.clear();
+        }
+    }
+    rows
 }
 
 fn end(text: &str) -> String {
