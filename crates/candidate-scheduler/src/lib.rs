@@ -1,1 +1,98 @@
-//! candidate-scheduler.
+//! The candidate scheduler of a target cluster.
+//!
+//! **Watches** nodes, unfinished pods, PodChaperons and its own ClusterSummary; of namespaces, ServiceAccounts,
+//! quotas, limit ranges and admission webhooks only that they changed.
+//!
+//! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
+//! `reserved-attempt`) or, while it has no delegate, the condition `PodScheduled=False` with the reason; bindings of
+//! pods with its scheduler name, and the same condition on those that fit nowhere; the ClusterSummary `singleton`.
+//!
+//! **Promises**
+//! - A PodChaperon is scheduled as if it were the pod that admission would make of it, which a dry run tells.
+//! - A reservation counts like a pod until it is taken back or its delegate is bound. It is taken back only when the
+//!   promised time and ten seconds more are over, and never once the PodChaperon was allowed.
+//! - An answer names the ask that it answers. A higher `attempt` renews a reservation or is a new ask.
+//! - After a restart everything that was promised is counted again before anything is decided.
+//! - A pod that needs what this release does not know (claims, for example) is refused in words, never placed.
+//! - No event `Scheduled` is written for delegates: their PodChaperon tells the story.
+
+pub mod apply;
+pub mod args;
+mod controller;
+pub mod error;
+pub mod metrics;
+pub mod observe;
+pub mod plan;
+
+use anyhow::Context as _;
+use runtime::Runtime;
+
+pub use args::Args;
+
+/// One right that this service needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Right {
+    pub group: &'static str,
+    pub resource: &'static str,
+    pub verbs: &'static [&'static str],
+    pub reason: &'static str,
+}
+
+const fn right(
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    reason: &'static str,
+) -> Right {
+    Right { group, resource, verbs, reason }
+}
+
+const OURS: &str = "multicluster.admiralty.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// What the ServiceAccount may do in the whole cluster. Leases come from the shared rules of leader election.
+pub const RIGHTS: &[Right] = &[
+    right("", "nodes", &["list", "watch"], "what there is to schedule onto and to summarise"),
+    right(
+        "",
+        "pods",
+        &["list", "watch", "create"],
+        "what is placed where; create is only sent with dryRun=All, to learn what admission makes of a delegate",
+    ),
+    right("", "pods/binding", &["create"], "binds pods of the scheduler name admiralty-candidate"),
+    right("", "pods/status", &["patch"], "says on a real pod why it fits nowhere"),
+    right(
+        "",
+        "namespaces",
+        &["get", "list", "watch"],
+        "the UID of kube-system; labels for namespace selectors; a dry run is worth nothing once they change",
+    ),
+    right("", "serviceaccounts", &["list", "watch"], "a dry run is worth nothing once they change"),
+    right("", "resourcequotas", &["list", "watch"], "a dry run is worth nothing once they change"),
+    right("", "limitranges", &["list", "watch"], "a dry run is worth nothing once they change"),
+    right(
+        ADMISSION,
+        "mutatingwebhookconfigurations",
+        &["list", "watch"],
+        "a dry run is worth nothing once they change",
+    ),
+    right(
+        ADMISSION,
+        "validatingwebhookconfigurations",
+        &["list", "watch"],
+        "a dry run is worth nothing once they change",
+    ),
+    right(OURS, "podchaperons", &["list", "watch", "patch"], "what is asked; the reservation"),
+    right(OURS, "podchaperons/status", &["patch"], "says why a PodChaperon fits nowhere"),
+    right(OURS, "clustersummaries", &["list", "watch", "create", "patch"], "what the cluster offers"),
+];
+
+/// Runs the service: stands by until it leads, then schedules.
+pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
+    let metrics = metrics::Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;
+    runtime.readiness.set("started", true);
+    runtime::lease::lead(&runtime, |stop| {
+        controller::lead(runtime.clone(), args.clone(), metrics.clone(), stop)
+    })
+    .await
+}

@@ -19,8 +19,9 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 const CONNECT: Duration = Duration::from_secs(3);
 /// Longest silence of a watch; API servers end ours earlier by themselves.
 const SILENCE: Duration = Duration::from_secs(75);
-/// Calls in flight for each cluster; more wait their turn.
-const CONCURRENCY: usize = 256;
+/// Calls in flight for each cluster; more wait their turn. Each needs a connection of its own, since the client
+/// speaks HTTP/1, and a burst of handshakes costs an API server more than the wait costs us.
+const CONCURRENCY: usize = 64;
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]

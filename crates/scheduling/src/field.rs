@@ -91,7 +91,9 @@ impl<'a> Field<'a> {
 
     pub(crate) fn integer32(&self) -> Result<Option<i32>, FieldError> {
         self.integer()?
-            .map(|number| i32::try_from(number).or_else(|_| Err(self.error("must be an integer of 32 bits"))))
+            .map(|number| {
+                i32::try_from(number).ok().ok_or_else(|| self.error("must be an integer of 32 bits"))
+            })
             .transpose()
     }
 

@@ -103,7 +103,10 @@ pub enum PostFilter {
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
     /// A node appeared or changed.
-    Node { node: &'a NodeInfo, change: NodeChange },
+    Node {
+        node: &'a NodeInfo,
+        change: NodeChange,
+    },
     NodeGone,
     /// A pod or reservation took its place on a node, or its labels changed there.
     PodPlaced(&'a PodInfo),

@@ -23,13 +23,14 @@ mod snapshot;
 
 pub use field::FieldError;
 pub use framework::{
-    Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, MAX_SCORE, NodeFilter, NodeRefusal, NodeScore,
-    Plugin, PostFilter, PreFilter, QueueSort, Ranked, Refusal, Rejection, Selection, normalize_by_max,
+    Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, MAX_SCORE, NodeFilter, NodeRefusal,
+    NodeScore, Plugin, PostFilter, PreFilter, QueueSort, Ranked, Refusal, Rejection, Selection,
+    normalize_by_max,
 };
 pub use node::{NodeInfo, Taint};
 pub use pod::{
-    AffinityTerm, HostPort, Operator, PodAffinity, PodInfo, PodSpec, Policy, SpreadConstraint, Toleration,
-    Weighted,
+    AffinityTerm, Classes, HostPort, Operator, PodAffinity, PodInfo, PodSpec, Policy, SpreadConstraint,
+    Toleration, Weighted,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use queue::{Backoff, Lengths, Queue, Queued};

@@ -1,10 +1,12 @@
 //! Nodes, reduced to what scheduling needs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::field::{Field, FieldError};
+use crate::quantity::Quantity;
 use crate::resources::{ResourceList, Resources};
 use crate::selector::Labels;
 
@@ -38,6 +40,10 @@ pub struct NodeInfo {
     pub room: Resources,
     /// How many pods may run at once.
     pub max_pods: i64,
+    /// Features that the kubelet declares.
+    pub features: BTreeSet<String>,
+    /// Images that are there, by each of their names, with their size in bytes.
+    pub images: BTreeMap<String, i64>,
 }
 
 impl NodeInfo {
@@ -62,7 +68,9 @@ impl NodeInfo {
             unschedulable: spec.get("unschedulable").flag()?,
             ready,
             room: Resources::from_list(&allocatable),
-            max_pods: allocatable.get("pods").map(|pods| pods.value()).unwrap_or_default(),
+            max_pods: allocatable.get("pods").map(Quantity::value).unwrap_or_default(),
+            features: status.get("declaredFeatures").texts()?.into_iter().collect(),
+            images: images(&status)?,
             capacity,
             allocatable,
         })
@@ -80,6 +88,8 @@ impl NodeInfo {
             allocatable: ResourceList::new(),
             room: Resources::default(),
             max_pods: 0,
+            features: BTreeSet::new(),
+            images: BTreeMap::new(),
         }
     }
 
@@ -93,6 +103,15 @@ impl NodeInfo {
         let roles = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
         self.taints.iter().any(|taint| taint.forbids() && roles.contains(&taint.key.as_str()))
     }
+}
+
+fn images(status: &Field<'_>) -> Result<BTreeMap<String, i64>, FieldError> {
+    let mut images = BTreeMap::new();
+    for image in status.get("images").items()? {
+        let size = image.get("sizeBytes").integer()?.unwrap_or_default();
+        images.extend(image.get("names").texts()?.into_iter().map(|name| (name, size)));
+    }
+    Ok(images)
 }
 
 fn taint(field: &Field<'_>) -> Result<Taint, FieldError> {

@@ -1,11 +1,15 @@
 //! The plugins, named and behaving as upstream's.
 
 mod affinity;
+mod company;
+mod features;
 mod gates;
+mod images;
 mod names;
 mod ports;
 mod resources;
 mod sort;
+mod spread;
 mod supported;
 mod taints;
 #[cfg(test)]
@@ -13,11 +17,15 @@ mod tests;
 
 use crate::framework::Plugin;
 pub use affinity::NodeAffinity;
+pub use company::InterPodAffinity;
+pub use features::NodeDeclaredFeatures;
 pub use gates::SchedulingGates;
+pub use images::ImageLocality;
 pub use names::{NodeName, NodeUnschedulable};
 pub use ports::NodePorts;
 pub use resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
 pub use sort::PrioritySort;
+pub use spread::PodTopologySpread;
 pub use supported::Supported;
 pub use taints::TaintToleration;
 
@@ -32,6 +40,10 @@ pub(crate) fn all() -> Vec<(Box<dyn Plugin>, i64)> {
         (Box::new(NodeAffinity), 2),
         (Box::new(NodePorts), 0),
         (Box::new(NodeResourcesFit), 1),
+        (Box::new(PodTopologySpread), 2),
+        (Box::new(InterPodAffinity), 2),
+        (Box::new(NodeDeclaredFeatures), 0),
         (Box::new(NodeResourcesBalancedAllocation), 1),
+        (Box::new(ImageLocality), 1),
     ]
 }

@@ -1,5 +1,6 @@
 //! Pods, reduced to what scheduling needs.
 
+mod classes;
 mod requests;
 mod spec;
 #[cfg(test)]
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::field::{Field, FieldError};
+pub use classes::Classes;
 pub use spec::{
     AffinityTerm, HostPort, Operator, PodAffinity, PodSpec, Policy, SpreadConstraint, Toleration, Weighted,
 };

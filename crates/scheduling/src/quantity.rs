@@ -366,7 +366,12 @@ mod tests {
         check("1E", i64::MAX, 1_000_000_000_000_000_000, "1E");
         check("1e3", 1_000_000, 1000, "1e3");
         check("8Ei", i64::MAX, i64::MAX, "9223372036854775807");
-        check("1e100", i64::MAX, i64::MAX, &Quantity { nanos: i128::MAX, format: Format::Exponent }.to_string());
+        check(
+            "1e100",
+            i64::MAX,
+            i64::MAX,
+            &Quantity { nanos: i128::MAX, format: Format::Exponent }.to_string(),
+        );
     }
 
     #[test]

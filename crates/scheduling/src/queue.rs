@@ -140,13 +140,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.tick(now, framework);
         let key = self.active.values().next().or_else(|| self.pausing.values().next())?.clone();
         let item = self.take(&key)?;
-        Some(Queued {
-            key,
-            pod: item.pod,
-            refusals: item.refusals,
-            errors: item.errors,
-            since: item.since,
-        })
+        Some(Queued { key, pod: item.pod, refusals: item.refusals, errors: item.errors, since: item.since })
     }
 
     /// Hands back a pod that fits nowhere; it waits for an event that the plugins which rejected it care about.
@@ -171,8 +165,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         let place = (now.saturating_add(self.backoff.after(errors)), self.next_ticket());
         self.pausing_on_error.insert(place, key.clone());
         let state = State::ErrorBackoff(place.0, place.1);
-        self.items
-            .insert(key, Item { pod, refusals, errors, since, rejected_by: BTreeSet::new(), state });
+        self.items.insert(key, Item { pod, refusals, errors, since, rejected_by: BTreeSet::new(), state });
     }
 
     /// Moves the refused pods for which `event` is a reason to try again. Returns how many.
@@ -181,9 +174,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             .refused
             .iter()
             .filter(|(_, key)| {
-                self.items
-                    .get(key)
-                    .is_some_and(|item| framework.hint(event, &item.pod, &item.rejected_by))
+                self.items.get(key).is_some_and(|item| framework.hint(event, &item.pod, &item.rejected_by))
             })
             .map(|(_, key)| key.clone())
             .collect();

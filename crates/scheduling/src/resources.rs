@@ -156,7 +156,10 @@ mod tests {
         })));
         assert_eq!(resources.milli_cpu, 1500);
         assert_eq!(resources.memory, 1 << 30);
-        assert_eq!(resources.scalars.keys().map(|name| &**name).collect::<Vec<_>>(), ["example.com/gpu", "hugepages-2Mi"]);
+        assert_eq!(
+            resources.scalars.keys().map(|name| &**name).collect::<Vec<_>>(),
+            ["example.com/gpu", "hugepages-2Mi"]
+        );
     }
 
     #[test]

@@ -95,6 +95,15 @@ impl LabelSelector {
         }
     }
 
+    /// Adds the requirement that `key` has any other value, or is absent.
+    pub(crate) fn refuse(&mut self, key: &str, value: &str) {
+        let test = Test::NotIn(BTreeSet::from([value.to_owned()]));
+        let requirement = Requirement { key: key.to_owned(), test };
+        if !self.0.contains(&requirement) {
+            self.0.push(requirement);
+        }
+    }
+
     /// True if there is no requirement, so that everything matches.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -153,12 +162,13 @@ impl NodeTerm {
 
     /// The node names to which `metadata.name In …` restricts this term, None if it does not.
     pub(crate) fn names(&self) -> Option<BTreeSet<String>> {
-        let mut sets = self.names.iter().filter(|requirement| requirement.key == NAME_FIELD).filter_map(
-            |requirement| match &requirement.test {
-                Test::In(values) => Some(values),
-                _ => None,
-            },
-        );
+        let mut sets =
+            self.names.iter().filter(|requirement| requirement.key == NAME_FIELD).filter_map(|requirement| {
+                match &requirement.test {
+                    Test::In(values) => Some(values),
+                    _ => None,
+                }
+            });
         let first = sets.next()?.clone();
         Some(sets.fold(first, |names, set| &names & set))
     }
@@ -219,9 +229,7 @@ mod tests {
 
     #[test]
     fn a_name_is_matched_as_a_field() {
-        let field = |operator, name| {
-            json!({"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]}]})
-        };
+        let field = |operator, name| json!({"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]}]});
         check(&field("In", "n1"), &[], true);
         check(&field("In", "n2"), &[], false);
         check(&field("NotIn", "n2"), &[], true);

@@ -19,6 +19,8 @@ pub struct Node {
     /// False while only pods speak of it.
     exists: bool,
     pods: BTreeMap<Arc<str>, Arc<PodInfo>>,
+    /// Those of its pods that want, or do not want, other pods near.
+    particular: BTreeMap<Arc<str>, Arc<PodInfo>>,
     /// What its pods ask for, and the same as exact quantities.
     pub requested: Resources,
     requested_list: ResourceList,
@@ -34,6 +36,7 @@ impl Node {
             info,
             exists,
             pods: BTreeMap::new(),
+            particular: BTreeMap::new(),
             requested: Resources::default(),
             requested_list: ResourceList::new(),
             non_zero: (0, 0),
@@ -44,6 +47,11 @@ impl Node {
     /// The pods and reservations placed here.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
         self.pods.values()
+    }
+
+    /// Those of [`Self::pods`] that have affinity or anti-affinity to other pods.
+    pub(crate) fn particular_pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.particular.values()
     }
 
     pub fn pod_count(&self) -> i64 {
@@ -75,11 +83,15 @@ impl Node {
         for port in &pod.spec.host_ports {
             *self.ports.entry(port.clone()).or_default() += 1;
         }
+        if !pod.spec.affinity.is_empty() || !pod.spec.anti_affinity.is_empty() {
+            self.particular.insert(Arc::clone(&pod.uid), Arc::clone(&pod));
+        }
         self.pods.insert(Arc::clone(&pod.uid), pod);
     }
 
     fn take(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let pod = self.pods.remove(uid)?;
+        self.particular.remove(uid);
         let requests = &pod.spec.requests;
         self.requested.sub(&requests.total);
         sub_list(&mut self.requested_list, &requests.list);
@@ -107,6 +119,8 @@ pub struct NodeChange {
     pub taints: bool,
     /// Its Ready condition.
     pub ready: bool,
+    /// Features that its kubelet declares.
+    pub features: bool,
 }
 
 impl NodeChange {
@@ -117,6 +131,7 @@ impl NodeChange {
             labels: old.labels != new.labels,
             taints: old.taints != new.taints || old.unschedulable != new.unschedulable,
             ready: old.ready != new.ready,
+            features: old.features != new.features,
         }
     }
 
@@ -210,6 +225,12 @@ impl Snapshot {
     pub fn place_of(&self, uid: &str) -> Option<&Arc<str>> {
         let slot = self.by_uid.get(uid)?;
         self.slots.get(*slot)?.as_ref().map(|node| &node.info.name)
+    }
+
+    /// A pod or reservation that has a place.
+    pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        let slot = self.by_uid.get(uid)?;
+        self.slots.get(*slot)?.as_ref()?.pods.get(uid)
     }
 
     /// Every pod and reservation that has a place, existing node or not, with its node.

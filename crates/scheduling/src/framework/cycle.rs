@@ -91,8 +91,7 @@ impl Prepared<'_> {
 impl Framework {
     /// All plugins of this crate, with upstream's order and weights.
     pub fn builder() -> FrameworkBuilder {
-        let entries =
-            plugins::all().into_iter().map(|(plugin, weight)| Entry { plugin, weight }).collect();
+        let entries = plugins::all().into_iter().map(|(plugin, weight)| Entry { plugin, weight }).collect();
         FrameworkBuilder { entries, sort: Box::new(plugins::PrioritySort) }
     }
 
@@ -114,9 +113,9 @@ impl Framework {
     }
 
     /// Finds the best node for a pod, or says why there is none.
-    pub fn evaluate(&self, pod: &PodInfo, snapshot: &Snapshot) -> Result<Selection, Diagnosis> {
+    pub fn evaluate(&self, pod: &PodInfo, snapshot: &Snapshot) -> Result<Selection, Box<Diagnosis>> {
         let cycle = Cycle { pod, snapshot };
-        let mut diagnosis = Diagnosis { node_count: snapshot.node_count(), ..Diagnosis::default() };
+        let mut diagnosis = Box::new(Diagnosis { node_count: snapshot.node_count(), ..Diagnosis::default() });
         if diagnosis.node_count == 0 {
             return Err(diagnosis);
         }
@@ -180,15 +179,11 @@ impl Framework {
         if rejected_by.is_empty() {
             return matches!(event, Event::Node { change, .. } if change.added);
         }
-        let mut rejecting =
-            self.entries.iter().filter(|entry| rejected_by.contains(entry.plugin.name()));
+        let mut rejecting = self.entries.iter().filter(|entry| rejected_by.contains(entry.plugin.name()));
         rejecting.any(|entry| entry.plugin.hint(event, pod))
     }
 
-    fn prepare<'a>(
-        &'a self,
-        cycle: Cycle<'a>,
-    ) -> Result<Prepared<'a>, (BTreeSet<&'static str>, Rejection)> {
+    fn prepare<'a>(&'a self, cycle: Cycle<'a>) -> Result<Prepared<'a>, (BTreeSet<&'static str>, Rejection)> {
         let mut prepared = Prepared { filters: Vec::new(), only: None, restricting: BTreeSet::new() };
         for Entry { plugin, .. } in &self.entries {
             let name = plugin.name();
@@ -214,7 +209,7 @@ impl Framework {
         Ok(prepared)
     }
 
-    fn post_filter(&self, cycle: Cycle<'_>, mut diagnosis: Diagnosis) -> Diagnosis {
+    fn post_filter(&self, cycle: Cycle<'_>, mut diagnosis: Box<Diagnosis>) -> Box<Diagnosis> {
         for Entry { plugin, .. } in &self.entries {
             match plugin.post_filter(cycle, &diagnosis) {
                 PostFilter::Nothing => {}

@@ -1,6 +1,5 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::framework::{Code, Rejection};
@@ -56,17 +55,10 @@ impl Diagnosis {
         if self.node_count == 0 {
             return "no nodes available to schedule pods".to_owned();
         }
-        let mut text = format!("0/{} nodes are available:", self.node_count);
         let reasons = self.pre_filter.clone().unwrap_or_else(|| self.histogram());
-        for part in [Some(reasons).filter(|reasons| !reasons.is_empty()).map(|reasons| format!("{reasons}."))]
-            .into_iter()
-            .chain([self.post_filter.clone()])
-            .flatten()
-        {
-            // Writing into a String cannot fail.
-            let _ = write!(text, " {part}");
-        }
-        text
+        let reasons = if reasons.is_empty() { reasons } else { format!(" {reasons}.") };
+        let post_filter = self.post_filter.as_ref().map(|text| format!(" {text}")).unwrap_or_default();
+        format!("0/{} nodes are available:{reasons}{post_filter}", self.node_count)
     }
 
     /// `count reason` of each reason, sorted as text.

@@ -10,8 +10,8 @@ fn node(name: &str, cpu: &str) -> NodeInfo {
     NodeInfo::parse(&json!({"metadata": {"name": name}, "status": status})).expect("a node")
 }
 
-fn pod(name: &str, spec: Value) -> PodInfo {
-    PodInfo::parse(&json!({"metadata": {"name": name}, "spec": spec})).expect("a pod")
+fn pod(name: &str, mut spec: Value) -> PodInfo {
+    PodInfo::parse(&json!({"metadata": {"name": name}, "spec": spec.take()})).expect("a pod")
 }
 
 fn cpu(amount: &str) -> Value {
@@ -62,8 +62,7 @@ fn the_reasons_are_sorted_as_text() {
 fn nodes_that_were_not_asked_count_under_the_plugin_that_left_them_out() {
     let mut snapshot = three();
     snapshot.set_node(NodeInfo { unschedulable: true, ..node("n2", "2") });
-    let message =
-        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].";
+    let message = "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].";
     check(named(&["n2"]), &snapshot, message, &["NodeAffinity", "NodeUnschedulable"]);
 }
 

@@ -35,7 +35,8 @@ struct Preferences<'a>(&'a [Weighted<NodeTerm>]);
 
 impl NodeScore for Preferences<'_> {
     fn score(&self, node: &Node) -> i64 {
-        let matching = self.0.iter().filter(|preferred| preferred.term.matches(&node.info.name, &node.info.labels));
+        let matching =
+            self.0.iter().filter(|preferred| preferred.term.matches(&node.info.name, &node.info.labels));
         matching.map(|preferred| preferred.weight).sum()
     }
 

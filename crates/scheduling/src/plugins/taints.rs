@@ -55,9 +55,12 @@ impl Plugin for TaintToleration {
         cycle: Cycle<'a>,
         _feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
-        let tolerations = cycle.pod.spec.tolerations.iter().filter(|toleration| {
-            toleration.effect.is_empty() || toleration.effect == "PreferNoSchedule"
-        });
+        let tolerations = cycle
+            .pod
+            .spec
+            .tolerations
+            .iter()
+            .filter(|toleration| toleration.effect.is_empty() || toleration.effect == "PreferNoSchedule");
         Some(Box::new(Advice { tolerations: tolerations.collect() }))
     }
 

@@ -7,16 +7,16 @@ use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::snapshot::Snapshot;
 
-fn node(name: &str, spec: Value, labels: Value) -> NodeInfo {
+fn node(name: &str, mut spec: Value, mut labels: Value) -> NodeInfo {
     NodeInfo::parse(&json!({
-        "metadata": {"name": name, "labels": labels}, "spec": spec,
+        "metadata": {"name": name, "labels": labels.take()}, "spec": spec.take(),
         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "3"}},
     }))
     .expect("a node")
 }
 
-fn pod(name: &str, spec: Value) -> PodInfo {
-    PodInfo::parse(&json!({"metadata": {"name": name}, "spec": spec})).expect("a pod")
+fn pod(name: &str, mut spec: Value) -> PodInfo {
+    PodInfo::parse(&json!({"metadata": {"name": name}, "spec": spec.take()})).expect("a pod")
 }
 
 fn requests(cpu: &str, memory: &str) -> Value {
@@ -37,8 +37,8 @@ fn one(info: NodeInfo, placed: &[PodInfo]) -> Snapshot {
 #[track_caller]
 fn check(spec: Value, snapshot: &Snapshot, want: Result<(), (&str, Code, &str)>) {
     let verdict = Framework::builder().build().evaluate_node(&pod("p", spec), snapshot, "n1");
-    let got = verdict.as_ref().map_err(|Refusal { plugin, code, reasons }| (*plugin, *code, reasons.join("; ")));
-    let got = got.as_ref().map(|()| ()).map_err(|(plugin, code, text)| (*plugin, *code, text.as_str()));
+    let text = verdict.as_ref().err().map(|refusal| refusal.reasons.join("; ")).unwrap_or_default();
+    let got = verdict.map_err(|Refusal { plugin, code, .. }| (plugin, code, text.as_str()));
     assert_eq!(got, want);
 }
 
@@ -105,7 +105,11 @@ fn host_ports_conflict_by_address_and_protocol() {
 fn every_shortage_is_named_and_one_beyond_the_node_is_final() {
     let snapshot = one(node("n1", json!({}), json!({})), &[pod("big", requests("3", "7Gi"))]);
     check(requests("1", "1Gi"), &snapshot, Ok(()));
-    check(requests("2", "2Gi"), &snapshot, Err(("NodeResourcesFit", U, "Insufficient cpu; Insufficient memory")));
+    check(
+        requests("2", "2Gi"),
+        &snapshot,
+        Err(("NodeResourcesFit", U, "Insufficient cpu; Insufficient memory")),
+    );
     check(requests("5", "0"), &snapshot, Err(("NodeResourcesFit", UU, "Insufficient cpu")));
     let gpu = json!({"containers": [{"name": "a", "resources": {"requests": {"example.com/gpu": "1"}}}]});
     check(gpu, &snapshot, Err(("NodeResourcesFit", UU, "Insufficient example.com/gpu")));
@@ -141,7 +145,12 @@ fn check_scores(plugins: &[&str], spec: Value, nodes: [(NodeInfo, Option<PodInfo
     }
     let selection = framework.evaluate(&pod("p", spec), &snapshot).expect("a node");
     let score = |name: &str| {
-        selection.ranked.iter().find(|ranked| &*ranked.node == name).map(|ranked| ranked.score).expect("ranked")
+        selection
+            .ranked
+            .iter()
+            .find(|ranked| &*ranked.node == name)
+            .map(|ranked| ranked.score)
+            .expect("ranked")
     };
     assert_eq!([score("n1"), score("n2")], want);
 }
@@ -169,10 +178,212 @@ fn preferred_nodes_and_soft_taints_are_scaled_and_weighted() {
     let soft = json!({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]});
     let nodes = [(node("n1", soft, json!({})), None), (plain("n2"), None)];
     check_scores(&["TaintToleration"], json!({}), nodes, [0, 300]);
-    let term = |weight: i64, value: &str| {
-        json!({"weight": weight, "preference": {"matchExpressions": [{"key": "z", "operator": "In", "values": [value]}]}})
-    };
+    let term = |weight: i64, value: &str| json!({"weight": weight, "preference": {"matchExpressions": [{"key": "z", "operator": "In", "values": [value]}]}});
     let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term(10, "a"), term(30, "b")]}});
-    let nodes = [(node("n1", json!({}), json!({"z": "a"})), None), (node("n2", json!({}), json!({"z": "b"})), None)];
+    let nodes =
+        [(node("n1", json!({}), json!({"z": "a"})), None), (node("n2", json!({}), json!({"z": "b"})), None)];
     check_scores(&["NodeAffinity"], json!({"affinity": affinity}), nodes, [66, 200]);
+}
+
+fn labelled(name: &str, labels: Value) -> NodeInfo {
+    node(name, json!({}), labels)
+}
+
+fn app(name: &str, app: &str, mut spec: Value) -> PodInfo {
+    let raw = json!({"metadata": {"name": name, "labels": {"app": app}}, "spec": spec.take()});
+    PodInfo::parse(&raw).expect("a pod")
+}
+
+/// Which nodes of three (zones a, a, b) can take a pod, and why the others cannot.
+#[track_caller]
+fn check_near(pod: &PodInfo, placed: &[(&str, PodInfo)], want: [Option<&str>; 3]) {
+    let mut snapshot = Snapshot::default();
+    for (name, zone) in [("n1", "a"), ("n2", "a"), ("n3", "b")] {
+        snapshot.set_node(labelled(name, json!({"zone": zone, "kubernetes.io/hostname": name})));
+    }
+    for (node, pod) in placed {
+        snapshot.assume(Arc::new(pod.clone()), &Arc::from(*node));
+    }
+    let framework = Framework::builder().build();
+    let got = ["n1", "n2", "n3"]
+        .map(|node| framework.evaluate_node(pod, &snapshot, node).err().map(|refusal| refusal.message()));
+    assert_eq!(got.each_ref().map(Option::as_deref), want);
+}
+
+fn near(kind: &str, key: &str, app: &str) -> Value {
+    let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
+    json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+}
+
+const AFFINITY: Option<&str> = Some("node(s) didn't match pod affinity rules");
+const ANTI: Option<&str> = Some("node(s) didn't match pod anti-affinity rules");
+const EXISTING: Option<&str> = Some("node(s) didn't satisfy existing pods anti-affinity rules");
+
+#[test]
+fn a_pod_goes_where_the_pods_are_that_it_wants() {
+    let pod = app("p", "web", near("podAffinity", "zone", "db"));
+    check_near(&pod, &[("n1", app("db", "db", json!({})))], [None, None, AFFINITY]);
+    check_near(&pod, &[], [AFFINITY, AFFINITY, AFFINITY]);
+}
+
+#[test]
+fn the_first_of_a_group_that_wants_itself_finds_a_place() {
+    let pod = app("p", "web", near("podAffinity", "zone", "web"));
+    check_near(&pod, &[], [None, None, None]);
+    check_near(&pod, &[("n3", app("q", "web", json!({})))], [AFFINITY, AFFINITY, None]);
+}
+
+#[test]
+fn a_pod_keeps_away_from_what_it_shuns_and_from_what_shuns_it() {
+    let shunning = app("p", "web", near("podAntiAffinity", "kubernetes.io/hostname", "web"));
+    check_near(&shunning, &[("n1", app("q", "web", json!({})))], [ANTI, None, None]);
+    let shunned = app("p", "web", json!({}));
+    let other = app("q", "db", near("podAntiAffinity", "zone", "web"));
+    check_near(&shunned, &[("n1", other)], [EXISTING, EXISTING, None]);
+}
+
+#[test]
+fn terms_are_about_the_own_namespace_unless_they_say_otherwise() {
+    let mut elsewhere = app("q", "web", json!({}));
+    elsewhere.namespace = Arc::from("elsewhere");
+    let mut spec = near("podAntiAffinity", "kubernetes.io/hostname", "web");
+    check_near(&app("p", "web", spec.clone()), &[("n1", elsewhere.clone())], [None, None, None]);
+    let term = &mut spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    term["namespaceSelector"] = json!({});
+    check_near(&app("p", "web", spec), &[("n1", elsewhere)], [ANTI, None, None]);
+}
+
+fn spread(max_skew: i64, extra: &[(&str, Value)]) -> Value {
+    let mut constraint = json!({
+        "maxSkew": max_skew, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    });
+    for (key, value) in extra {
+        constraint[*key] = value.clone();
+    }
+    json!({"topologySpreadConstraints": [constraint]})
+}
+
+const SKEW: Option<&str> = Some("node(s) didn't match pod topology spread constraints");
+
+#[test]
+fn no_zone_gets_ahead_by_more_than_the_skew() {
+    let placed = [("n1", app("q", "web", json!({})))];
+    check_near(&app("p", "web", spread(1, &[])), &placed, [SKEW, SKEW, None]);
+    check_near(&app("p", "web", spread(2, &[])), &placed, [None, None, None]);
+    check_near(&app("p", "other", spread(1, &[])), &placed, [None, None, None]);
+}
+
+#[test]
+fn terminating_pods_do_not_count_in_a_spread() {
+    let mut leaving = app("q", "web", json!({}));
+    leaving.terminating = true;
+    check_near(&app("p", "web", spread(1, &[])), &[("n1", leaving)], [None, None, None]);
+}
+
+#[test]
+fn with_too_few_domains_the_least_is_none() {
+    let placed = [("n1", app("q", "web", json!({}))), ("n3", app("r", "web", json!({})))];
+    check_near(&app("p", "web", spread(1, &[("minDomains", json!(3))])), &placed, [SKEW, SKEW, SKEW]);
+    check_near(&app("p", "web", spread(1, &[("minDomains", json!(2))])), &placed, [None, None, None]);
+}
+
+#[test]
+fn nodes_that_the_pod_cannot_use_do_not_count_as_domains() {
+    let mut spec = spread(1, &[]);
+    spec["nodeSelector"] = json!({"zone": "a"});
+    let placed = [("n1", app("q", "web", json!({})))];
+    let selector = Some("node(s) didn't match Pod's node affinity/selector");
+    check_near(&app("p", "web", spec.clone()), &placed, [None, None, selector]);
+    spec["topologySpreadConstraints"][0]["nodeAffinityPolicy"] = json!("Ignore");
+    check_near(&app("p", "web", spec), &placed, [SKEW, SKEW, selector]);
+}
+
+#[test]
+fn a_node_without_the_key_takes_no_pod_that_must_be_spread_by_it() {
+    let missing = Some("node(s) didn't match pod topology spread constraints (missing required label)");
+    let pod = app("p", "web", spread(1, &[("topologyKey", json!("rack"))]));
+    check_near(&pod, &[], [missing, missing, missing]);
+}
+
+/// Scores of three nodes (zones a, a, b) by one plugin alone.
+#[track_caller]
+fn check_preference(plugin: &str, pod: &PodInfo, placed: &[(&str, PodInfo)], want: [i64; 3]) {
+    let every: Vec<_> = Framework::builder().build().plugins().collect();
+    let without: Vec<_> = every.into_iter().filter(|name| *name != plugin).collect();
+    let framework = Framework::builder().without(&without).build();
+    let mut snapshot = Snapshot::default();
+    for (name, zone) in [("n1", "a"), ("n2", "a"), ("n3", "b")] {
+        snapshot.set_node(labelled(name, json!({"zone": zone, "kubernetes.io/hostname": name})));
+    }
+    for (node, pod) in placed {
+        snapshot.assume(Arc::new(pod.clone()), &Arc::from(*node));
+    }
+    let ranked = framework.evaluate(pod, &snapshot).expect("a node").ranked;
+    let score = |name: &str| ranked.iter().find(|ranked| &*ranked.node == name).map(|ranked| ranked.score);
+    assert_eq!(["n1", "n2", "n3"].map(score), want.map(Some));
+}
+
+#[test]
+fn a_preferred_spread_likes_the_emptier_zone() {
+    let pod = app("p", "web", spread(1, &[("whenUnsatisfiable", json!("ScheduleAnyway"))]));
+    let placed = [
+        ("n1", app("a", "web", json!({}))),
+        ("n1", app("b", "web", json!({}))),
+        ("n3", app("c", "web", json!({}))),
+    ];
+    // Zone a: round(2 ln 4) = 3; zone b: round(ln 4) = 1. Scores 100 (3 + 1 - raw) / 3, twice.
+    check_preference("PodTopologySpread", &pod, &placed, [66, 66, 200]);
+}
+
+#[test]
+fn preferences_for_company_count_both_ways() {
+    let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}});
+    let prefer = |kind: &str, weight: i64, term: &Value| {
+        let preferred = json!([{"weight": weight, "podAffinityTerm": term}]);
+        json!({"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}})
+    };
+    let pod = app("p", "web", prefer("podAffinity", 10, &term));
+    check_preference("InterPodAffinity", &pod, &[("n1", app("q", "db", json!({})))], [200, 200, 0]);
+    let pod = app("p", "web", prefer("podAntiAffinity", 10, &term));
+    check_preference("InterPodAffinity", &pod, &[("n1", app("q", "db", json!({})))], [0, 0, 200]);
+    let on_host =
+        json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}});
+    let wanting = app("q", "db", prefer("podAffinity", 5, &on_host));
+    check_preference("InterPodAffinity", &app("p", "web", json!({})), &[("n2", wanting)], [0, 200, 0]);
+    let requiring = app("q", "db", near("podAffinity", "zone", "web"));
+    check_preference("InterPodAffinity", &app("p", "web", json!({})), &[("n3", requiring)], [0, 0, 200]);
+}
+
+#[test]
+fn a_kubelet_must_declare_what_the_pod_needs() {
+    let refused = Err(("NodeDeclaredFeatures", UU, "node(s) didn't match Pod's required features"));
+    let spec = json!({"hostNetwork": true, "hostUsers": false});
+    check(spec.clone(), &one(plain("n1"), &[]), refused);
+    let mut able = plain("n1");
+    able.features.insert("UserNamespacesHostNetworkSupport".to_owned());
+    check(spec, &one(able, &[]), Ok(()));
+    let rules = json!({"containers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]});
+    check(rules, &one(plain("n1"), &[]), refused);
+    let options = json!({"containers": [{"volumeMounts": [{"bindMountOptions": ["noexec"]}]}]});
+    check(options, &one(plain("n1"), &[]), refused);
+    check(json!({"hostNetwork": true}), &one(plain("n1"), &[]), Ok(()));
+}
+
+#[test]
+fn an_image_that_is_there_counts_by_its_size_and_the_share_of_nodes() {
+    let with = |name: &str, image: &str, mib: i64| {
+        let mut info = plain(name);
+        info.images.insert(image.to_owned(), mib * 1024 * 1024);
+        info
+    };
+    let spec = json!({"containers": [{"image": "web"}]});
+    // n1: 1046 MiB on half of the nodes are 523; (523 - 23) / (1000 - 23).
+    let nodes = [(with("n1", "web:latest", 1046), None), (with("n2", "other:1", 1046), None)];
+    check_scores(&["ImageLocality"], spec.clone(), nodes, [51, 0]);
+    let nodes = [(with("n1", "web:latest", 40), None), (plain("n2"), None)];
+    check_scores(&["ImageLocality"], spec, nodes, [0, 0]);
+    let registry = json!({"containers": [{"image": "registry:5000/web"}]});
+    let nodes = [(with("n1", "registry:5000/web:latest", 3000), None), (plain("n2"), None)];
+    check_scores(&["ImageLocality"], registry, nodes, [100, 0]);
 }

@@ -142,7 +142,8 @@ impl Pod {
     /// True if the status may say other amounts than the spec.
     fn resizes(&self) -> bool {
         let mut containers = self.containers.iter().chain(&self.init);
-        let in_status = containers.any(|container| container.allocated.is_some() || container.actual.is_some());
+        let in_status =
+            containers.any(|container| container.allocated.is_some() || container.actual.is_some());
         in_status || self.infeasible || self.status_allocated.is_some() || self.status_requests.is_some()
     }
 
@@ -202,9 +203,7 @@ impl Container {
         let mut requests = match view {
             View::Spec => self.spec.clone(),
             View::Allocated => self.allocated.clone().unwrap_or_else(from_spec),
-            View::Actual => {
-                self.actual.clone().or_else(|| self.allocated.clone()).unwrap_or_else(from_spec)
-            }
+            View::Actual => self.actual.clone().or_else(|| self.allocated.clone()).unwrap_or_else(from_spec),
         };
         for (name, amount) in defaults {
             requests.entry(name.clone()).or_insert(*amount);

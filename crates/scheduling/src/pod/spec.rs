@@ -143,15 +143,26 @@ pub struct AffinityTerm {
 }
 
 impl AffinityTerm {
-    fn parse(field: &Field<'_>, namespace: &str) -> Result<Self, FieldError> {
+    fn parse(field: &Field<'_>, namespace: &str, labels: &Labels) -> Result<Self, FieldError> {
         let namespace_selector = LabelSelector::parse(&field.get("namespaceSelector"))?;
         let mut namespaces: BTreeSet<_> = field.get("namespaces").texts()?.into_iter().collect();
         if namespaces.is_empty() && namespace_selector.is_none() {
             namespaces.insert(namespace.to_owned());
         }
+        let mut selector = LabelSelector::parse(&field.get("labelSelector"))?;
+        // The API server has merged these keys already into pods that it admitted; twice does no harm.
+        for (list, same) in [("matchLabelKeys", true), ("mismatchLabelKeys", false)] {
+            for key in field.get(list).texts()? {
+                match (&mut selector, labels.get(&key), same) {
+                    (Some(selector), Some(value), true) => selector.require(&key, value),
+                    (Some(selector), Some(value), false) => selector.refuse(&key, value),
+                    (None, _, _) | (_, None, _) => {}
+                }
+            }
+        }
         Ok(Self {
             topology_key: field.get("topologyKey").text()?.unwrap_or_default().to_owned(),
-            selector: LabelSelector::parse(&field.get("labelSelector"))?,
+            selector,
             namespaces,
             namespace_selector,
         })
@@ -165,20 +176,20 @@ pub struct PodAffinity {
 }
 
 impl PodAffinity {
-    fn parse(field: &Field<'_>, namespace: &str) -> Result<Self, FieldError> {
+    fn parse(field: &Field<'_>, namespace: &str, labels: &Labels) -> Result<Self, FieldError> {
         let required = field.get("requiredDuringSchedulingIgnoredDuringExecution").items()?;
         let preferred = field.get("preferredDuringSchedulingIgnoredDuringExecution").items()?;
         Ok(Self {
             required: required
                 .iter()
-                .map(|term| AffinityTerm::parse(term, namespace))
+                .map(|term| AffinityTerm::parse(term, namespace, labels))
                 .collect::<Result<_, _>>()?,
             preferred: preferred
                 .iter()
                 .map(|item| {
                     Ok(Weighted {
                         weight: item.get("weight").integer()?.unwrap_or_default(),
-                        term: AffinityTerm::parse(&item.get("podAffinityTerm"), namespace)?,
+                        term: AffinityTerm::parse(&item.get("podAffinityTerm"), namespace, labels)?,
                     })
                 })
                 .collect::<Result<_, FieldError>>()?,
@@ -208,6 +219,10 @@ pub struct PodSpec {
     pub spread: Vec<SpreadConstraint>,
     pub affinity: PodAffinity,
     pub anti_affinity: PodAffinity,
+    /// Features that its node's kubelet must declare.
+    pub features: BTreeSet<&'static str>,
+    /// Images of its containers and image volumes, each with a tag or digest.
+    pub images: Vec<String>,
     /// What the pod needs and this release cannot give, each as a sentence for the user.
     pub unsupported: Vec<String>,
     pub(crate) requests: Requests,
@@ -243,8 +258,10 @@ impl PodSpec {
                 .iter()
                 .map(|constraint| SpreadConstraint::parse(constraint, &labels))
                 .collect::<Result<_, _>>()?,
-            affinity: PodAffinity::parse(&affinity.get("podAffinity"), namespace)?,
-            anti_affinity: PodAffinity::parse(&affinity.get("podAntiAffinity"), namespace)?,
+            affinity: PodAffinity::parse(&affinity.get("podAffinity"), namespace, &labels)?,
+            anti_affinity: PodAffinity::parse(&affinity.get("podAntiAffinity"), namespace, &labels)?,
+            features: features(&spec)?,
+            images: images(&spec)?,
             unsupported: unsupported(&spec)?,
             requests: Requests::parse(pod)?,
             labels,
@@ -316,7 +333,11 @@ fn container_ports(container: &Field<'_>) -> Result<Vec<HostPort>, FieldError> {
             let text = port.get(key).text()?.filter(|text| !text.is_empty());
             Ok(text.unwrap_or(default).to_owned())
         };
-        ports.push(HostPort { ip: or("hostIP", ANY_ADDRESS)?, protocol: or("protocol", "TCP")?, port: number });
+        ports.push(HostPort {
+            ip: or("hostIP", ANY_ADDRESS)?,
+            protocol: or("protocol", "TCP")?,
+            port: number,
+        });
     }
     Ok(ports)
 }
@@ -345,4 +366,51 @@ fn unsupported(spec: &Field<'_>) -> Result<Vec<String>, FieldError> {
         found.push(format!("resource claims are not supported yet (claim {name:?})"));
     }
     Ok(found)
+}
+
+fn all_containers<'a>(spec: &Field<'a>) -> Result<Vec<Field<'a>>, FieldError> {
+    let mut containers = spec.get("initContainers").items()?;
+    containers.extend(spec.get("containers").items()?);
+    Ok(containers)
+}
+
+/// What a kubelet must be able to do that not every kubelet can.
+fn features(spec: &Field<'_>) -> Result<BTreeSet<&'static str>, FieldError> {
+    let mut features = BTreeSet::new();
+    let host_users = spec.get("hostUsers");
+    if spec.get("hostNetwork").flag()? && host_users.present() && !host_users.flag()? {
+        features.insert("UserNamespacesHostNetworkSupport");
+    }
+    for container in all_containers(spec)? {
+        for rule in container.get("restartPolicyRules").items()? {
+            if rule.get("action").text()? == Some("RestartAllContainers") {
+                features.insert("RestartAllContainersOnContainerExits");
+            }
+        }
+        for mount in container.get("volumeMounts").items()? {
+            if !mount.get("bindMountOptions").items()?.is_empty() {
+                features.insert("VolumeBindMountOptions");
+            }
+        }
+    }
+    Ok(features)
+}
+
+fn images(spec: &Field<'_>) -> Result<Vec<String>, FieldError> {
+    let mut images = Vec::new();
+    for container in all_containers(spec)? {
+        images.push(container.get("image").text()?);
+    }
+    for volume in spec.get("volumes").items()? {
+        let image = volume.get("image");
+        if image.present() {
+            images.push(image.get("reference").text()?);
+        }
+    }
+    Ok(images.into_iter().map(|image| tagged(image.unwrap_or_default())).collect())
+}
+
+/// The name with a tag: `latest` where there is none.
+fn tagged(image: &str) -> String {
+    if image.rfind(':') <= image.rfind('/') { format!("{image}:latest") } else { image.to_owned() }
 }

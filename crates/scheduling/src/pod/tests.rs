@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::resources::Resources;
 
-fn parse(spec: Value) -> PodInfo {
-    PodInfo::parse(&json!({"metadata": {"name": "p", "uid": "u"}, "spec": spec})).expect("a pod")
+fn parse(mut spec: Value) -> PodInfo {
+    PodInfo::parse(&json!({"metadata": {"name": "p", "uid": "u"}, "spec": spec.take()})).expect("a pod")
 }
 
 /// `cpu` in milli, `memory` in bytes.
@@ -30,8 +30,16 @@ fn containers_are_summed_before_they_are_rounded() {
 
 #[test]
 fn the_largest_init_step_counts_if_it_is_more_than_the_containers() {
-    check_requests(&json!({"spec": {"initContainers": [container("2")], "containers": [container("1")]}}), 2000, 0);
-    check_requests(&json!({"spec": {"initContainers": [container("1")], "containers": [container("2")]}}), 2000, 0);
+    check_requests(
+        &json!({"spec": {"initContainers": [container("2")], "containers": [container("1")]}}),
+        2000,
+        0,
+    );
+    check_requests(
+        &json!({"spec": {"initContainers": [container("1")], "containers": [container("2")]}}),
+        2000,
+        0,
+    );
 }
 
 #[test]
@@ -67,7 +75,8 @@ fn a_pod_that_shrinks_counts_its_old_size_until_the_kubelet_says_otherwise() {
 
 #[test]
 fn scoring_assumes_a_little_where_nothing_is_asked() {
-    let pod = parse(json!({"containers": [{"name": "a"}, {"name": "b", "resources": {"requests": {"cpu": 0}}}]}));
+    let pod =
+        parse(json!({"containers": [{"name": "a"}, {"name": "b", "resources": {"requests": {"cpu": 0}}}]}));
     assert_eq!(pod.spec.requests.non_zero, (100, 400 << 20));
     assert_eq!(pod.spec.requests.total, Resources::default());
     let pod = parse(json!({"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "1"}}}));
@@ -79,7 +88,8 @@ fn scoring_assumes_a_little_where_nothing_is_asked() {
 fn pods_of_one_template_are_one_class() {
     let spec = json!({"containers": [container("1")], "nodeSelector": {"a": "b"}});
     let pod = |name: &str| json!({"metadata": {"name": name, "labels": {"app": "x"}}, "spec": spec});
-    let (one, two) = (PodInfo::parse(&pod("one")).expect("a pod"), PodInfo::parse(&pod("two")).expect("a pod"));
+    let (one, two) =
+        (PodInfo::parse(&pod("one")).expect("a pod"), PodInfo::parse(&pod("two")).expect("a pod"));
     assert_eq!(one.spec.class(), two.spec.class());
     assert_eq!(one.spec, two.spec);
     assert_ne!(one.spec.class(), parse(spec).spec.class());
@@ -105,10 +115,13 @@ fn what_is_not_supported_yet_is_said_in_words() {
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "tmp", "emptyDir": {}}],
         "resourceClaims": [{"name": "gpu"}],
     }));
-    assert_eq!(pod.spec.unsupported, [
-        "PersistentVolumeClaims are not supported yet (volume \"data\")",
-        "resource claims are not supported yet (claim \"gpu\")",
-    ]);
+    assert_eq!(
+        pod.spec.unsupported,
+        [
+            "PersistentVolumeClaims are not supported yet (volume \"data\")",
+            "resource claims are not supported yet (claim \"gpu\")",
+        ]
+    );
 }
 
 #[test]
@@ -121,7 +134,10 @@ fn an_error_names_the_field() {
     );
     assert_eq!(error(json!({"priority": "high"})), "spec.priority: must be an integer of at most 64 bits");
     assert_eq!(error(json!({"tolerations": {}})), "spec.tolerations: must be a list");
-    assert_eq!(error(json!({"nodeSelector": {"a": 1}})), "spec.nodeSelector: the value of \"a\" must be a string");
+    assert_eq!(
+        error(json!({"nodeSelector": {"a": 1}})),
+        "spec.nodeSelector: the value of \"a\" must be a string"
+    );
 }
 
 #[test]
@@ -137,4 +153,22 @@ fn a_toleration_matches_as_kubernetes_says() {
     assert!(!tolerates(json!({"key": "k", "operator": "Exists", "effect": "NoExecute"})));
     assert!(!tolerates(json!({"key": "k", "operator": "Gt", "value": "1"})));
     assert!(!tolerates(json!({"key": "other", "operator": "Exists"})));
+}
+
+#[test]
+fn equal_pods_share_their_spec_and_what_nobody_uses_is_forgotten() {
+    let pod = |name: &str, cpu: &str| {
+        let raw = json!({"metadata": {"name": name}, "spec": {"containers": [container(cpu)]}});
+        Arc::new(PodInfo::parse(&raw).expect("a pod"))
+    };
+    let mut classes = Classes::default();
+    let (one, two) = (classes.share(&pod("a", "1")), classes.share(&pod("b", "1")));
+    assert!(Arc::ptr_eq(&one.spec, &two.spec));
+    assert_eq!(&*two.name, "b");
+    assert!(!Arc::ptr_eq(&one.spec, &classes.share(&pod("c", "2")).spec));
+    for number in 0..5000 {
+        classes.share(&pod("d", &number.to_string()));
+    }
+    assert!(classes.len() <= 1024, "{}", classes.len());
+    assert!(Arc::ptr_eq(&one.spec, &classes.share(&pod("e", "1")).spec));
 }

@@ -44,7 +44,10 @@ fn higher_priority_goes_first_then_whoever_came_first() {
     bench.add("a", 0, 1);
     bench.add("b", 5, 2);
     bench.add("c", 0, 3);
-    assert_eq!([bench.pop(4), bench.pop(4), bench.pop(4), bench.pop(4)], [Some("b"), Some("a"), Some("c"), None]);
+    assert_eq!(
+        [bench.pop(4), bench.pop(4), bench.pop(4), bench.pop(4)],
+        [Some("b"), Some("a"), Some("c"), None]
+    );
 }
 
 #[test]
@@ -67,7 +70,8 @@ fn a_node_with_room_moves_a_pod_that_found_none_and_one_without_does_not() {
     bench.queue.add("p", Arc::new(PodInfo::parse(&raw).expect("a pod")), 0, &bench.framework);
     bench.refuse("p", "NodeResourcesFit", 0);
     let node = |cpu: &str| {
-        NodeInfo::parse(&json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": cpu}}})).expect("a node")
+        NodeInfo::parse(&json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": cpu}}}))
+            .expect("a node")
     };
     let change = NodeChange { added: true, ..NodeChange::default() };
     let small = Event::Node { node: &node("1"), change };
@@ -79,9 +83,10 @@ fn a_node_with_room_moves_a_pod_that_found_none_and_one_without_does_not() {
 #[test]
 fn a_pause_doubles_up_to_its_limit_and_is_cut_short_when_nothing_else_is_due() {
     let backoff = Backoff::default();
-    assert_eq!([0, 1, 2, 3, 4, 5, 90].map(|failures| backoff.after(failures)), [
-        0, 1000, 2000, 4000, 8000, 10_000, 10_000
-    ]);
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5, 90].map(|failures| backoff.after(failures)),
+        [0, 1000, 2000, 4000, 8000, 10_000, 10_000]
+    );
     let mut bench = Bench::new();
     bench.add("a", 0, 0);
     bench.refuse("a", "NodeResourcesFit", 0);

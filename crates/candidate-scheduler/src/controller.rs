@@ -1,0 +1,311 @@
+//! Watches in, decisions by [`Model`], calls out. Nothing is decided here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{ClusterSummary, Node, Pod, PodChaperon, keys};
+use futures::StreamExt;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota, ServiceAccount};
+use kube::runtime::watcher::Config;
+use kube::{Api, Resource, ResourceExt};
+use runtime::{CancellationToken, Chain, Runtime, watch};
+use scheduling::Labels;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use crate::apply::{Context, apply};
+use crate::args::Args;
+use crate::metrics::Metrics;
+use crate::observe::{Change, ChaperonSeen, Name, NodeSeen, PodSeen, Seen};
+use crate::plan::{Action, Model, Outcome, Settings};
+
+/// Changes that may wait between the watches and the decisions.
+const BUFFER: usize = 4096;
+/// Changes taken in before the next decisions.
+const BATCH: usize = 512;
+/// Calls in flight at once. Each takes a connection of its own, so that more would only wait for handshakes.
+const CALLS: usize = 64;
+/// Pause before another try to read the cluster's identity.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Longest sleep when nothing is due; metrics are brought up to date then.
+const IDLE_MS: u64 = 15_000;
+/// How often what waits is counted for metrics, at most.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// Acts as the scheduler until leadership ends.
+pub(crate) async fn lead(
+    runtime: Runtime,
+    args: Args,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let context = Context {
+        client: runtime.client.clone(),
+        manager: runtime.manager(),
+        shared: runtime.metrics.clone(),
+        metrics,
+    };
+    let Some(cluster_uid) = cluster_uid(&context, &stop).await else { return Ok(()) };
+    let (seen, inbox) = mpsc::channel(BUFFER);
+    let watches = Watches { runtime: &runtime, stop: &stop, seen };
+    let mut tasks = watches.start();
+    let model = Model::new(Settings { cluster_uid, reserved_seconds: args.reserved_seconds });
+    schedule(&context, model, inbox, &stop).await;
+    tasks.shutdown().await;
+    Ok(())
+}
+
+/// UID of namespace kube-system, which identifies the cluster. None if we were stopped before it could be read.
+async fn cluster_uid(context: &Context, stop: &CancellationToken) -> Option<String> {
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    loop {
+        let read = tokio::select! {
+            () = stop.cancelled() => return None,
+            read = namespaces.get("kube-system") => read,
+        };
+        match read {
+            Ok(namespace) => return namespace.metadata.uid,
+            Err(error) => warn!(error = %Chain(&error), "cannot read the identity of the cluster"),
+        }
+        tokio::select! { () = stop.cancelled() => return None, () = tokio::time::sleep(PAUSE) => {} }
+    }
+}
+
+/// The one owner of the model: takes in what is seen and how calls ended, and sends calls on their way.
+async fn schedule(
+    context: &Context,
+    mut model: Model,
+    mut inbox: mpsc::Receiver<Seen>,
+    stop: &CancellationToken,
+) {
+    let start = Instant::now();
+    let now = || u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let mut calls: JoinSet<(Action, Outcome)> = JoinSet::new();
+    let (mut ready, mut counted) = (false, start);
+    let slots = Arc::new(Semaphore::new(CALLS));
+    loop {
+        let wakeup = model.next_wakeup().map_or(u64::MAX / 2, |time| time.saturating_sub(now()));
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(seen) = inbox.recv() => model.see(seen, now()),
+            Some(ended) = calls.join_next() => take_in(&mut model, ended, now()),
+            () = tokio::time::sleep(Duration::from_millis(wakeup.min(IDLE_MS))) => {}
+        }
+        for _ in 0..BATCH {
+            let Ok(seen) = inbox.try_recv() else { break };
+            model.see(seen, now());
+        }
+        while let Some(ended) = calls.try_join_next() {
+            take_in(&mut model, ended, now());
+        }
+        let begin = Instant::now();
+        let actions = model.decide(now());
+        let seconds = begin.elapsed().as_secs_f64();
+        context.metrics.decided(seconds, model.counts());
+        if counted.elapsed() >= COUNT_EVERY {
+            counted = Instant::now();
+            context.metrics.waiting(model.lengths(), model.reservations());
+        }
+        for action in actions {
+            let (context, slots) = (context.clone(), Arc::clone(&slots));
+            calls.spawn(async move {
+                // The semaphore is never closed.
+                let _slot = slots.acquire().await;
+                let outcome = apply(&context, &action).await;
+                (action, outcome)
+            });
+        }
+        if model.ready() && !ready {
+            ready = true;
+            info!(
+                reservations = model.reservations(),
+                "counted what was promised before; decides from now on"
+            );
+        }
+    }
+    calls.shutdown().await;
+}
+
+fn take_in(model: &mut Model, ended: Result<(Action, Outcome), tokio::task::JoinError>, now: u64) {
+    match ended {
+        Ok((action, outcome)) => model.finish(action, outcome, now),
+        Err(error) => warn!(error = %Chain(&error), "a call ended without an outcome"),
+    }
+}
+
+/// Starts the watches, each in a task of its own that reduces objects to what decisions need.
+struct Watches<'a> {
+    runtime: &'a Runtime,
+    stop: &'a CancellationToken,
+    seen: mpsc::Sender<Seen>,
+}
+
+impl Watches<'_> {
+    fn start(self) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let unfinished = Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+        self.objects::<Node>(&mut tasks, Config::default());
+        self.objects::<Pod>(&mut tasks, unfinished);
+        self.objects::<PodChaperon>(&mut tasks, Config::default());
+        self.objects::<Namespace>(&mut tasks, Config::default());
+        self.summary(&mut tasks);
+        self.admission::<ServiceAccount>(&mut tasks);
+        self.admission::<ResourceQuota>(&mut tasks);
+        self.admission::<LimitRange>(&mut tasks);
+        self.admission::<MutatingWebhookConfiguration>(&mut tasks);
+        self.admission::<ValidatingWebhookConfiguration>(&mut tasks);
+        tasks
+    }
+
+    /// Watches a kind whose objects matter.
+    fn objects<K: Reduce>(&self, tasks: &mut JoinSet<()>, config: Config) {
+        self.spawn(tasks, config, |seen: runtime::Seen<K>| match seen {
+            runtime::Seen::Replaced(list) => {
+                vec![K::wrap(Change::All(list.iter().map(K::reduce).collect()))]
+            }
+            runtime::Seen::Applied(object) => vec![K::wrap(Change::Is(object.reduce()))],
+            runtime::Seen::Deleted(object) => vec![K::wrap(Change::Gone(object.key()))],
+            runtime::Seen::Failed(_) => Vec::new(),
+        });
+    }
+
+    /// Watches the one ClusterSummary.
+    fn summary(&self, tasks: &mut JoinSet<()>) {
+        let config = Config::default().fields(&format!("metadata.name={}", keys::SINGLETON));
+        self.spawn(tasks, config, |seen: runtime::Seen<ClusterSummary>| match seen {
+            runtime::Seen::Replaced(list) => vec![Seen::Summary(list.into_iter().next().map(Box::new))],
+            runtime::Seen::Applied(summary) => vec![Seen::Summary(Some(Box::new(summary)))],
+            runtime::Seen::Deleted(_) => vec![Seen::Summary(None)],
+            runtime::Seen::Failed(_) => Vec::new(),
+        });
+    }
+
+    /// Watches a kind of which only matters that something changed.
+    fn admission<K>(&self, tasks: &mut JoinSet<()>)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    {
+        let concerns = |object: &K| Seen::Admission(object.namespace().map(Arc::from));
+        let mut first = true;
+        self.spawn(tasks, Config::default(), move |seen: runtime::Seen<K>| match seen {
+            // The first list is how things are, not a change.
+            runtime::Seen::Replaced(_) if std::mem::take(&mut first) => Vec::new(),
+            runtime::Seen::Replaced(_) => vec![Seen::Admission(None)],
+            runtime::Seen::Applied(object) | runtime::Seen::Deleted(object) => vec![concerns(&object)],
+            runtime::Seen::Failed(_) => Vec::new(),
+        });
+    }
+
+    fn spawn<K, F>(&self, tasks: &mut JoinSet<()>, config: Config, mut reduce: F)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+        F: FnMut(runtime::Seen<K>) -> Vec<Seen> + Send + 'static,
+    {
+        let api: Api<K> = Api::all(self.runtime.client.clone());
+        let mut stream = Box::pin(watch(api, config, "local", &self.runtime.metrics));
+        let (stop, sender) = (self.stop.clone(), self.seen.clone());
+        tasks.spawn(async move {
+            loop {
+                let seen = tokio::select! { () = stop.cancelled() => break, seen = stream.next() => seen };
+                let Some(seen) = seen else { break };
+                if forward(&sender, reduce(seen)).await.is_err() {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+/// A kind whose objects matter, and what is left of each.
+trait Reduce: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static {
+    type Left: Send + 'static;
+    type Key: Send + 'static;
+
+    fn reduce(&self) -> Self::Left;
+    fn key(&self) -> Self::Key;
+    fn wrap(change: Change<Self::Left, Self::Key>) -> Seen;
+}
+
+impl Reduce for Node {
+    type Left = NodeSeen;
+    type Key = Arc<str>;
+
+    fn reduce(&self) -> NodeSeen {
+        NodeSeen::read(self)
+    }
+
+    fn key(&self) -> Arc<str> {
+        Arc::from(self.name())
+    }
+
+    fn wrap(change: Change<NodeSeen, Arc<str>>) -> Seen {
+        Seen::Node(change)
+    }
+}
+
+impl Reduce for Pod {
+    type Left = PodSeen;
+    type Key = Name;
+
+    fn reduce(&self) -> PodSeen {
+        PodSeen::read(self)
+    }
+
+    fn key(&self) -> Name {
+        Name::new(self.namespace(), self.name())
+    }
+
+    fn wrap(change: Change<PodSeen, Name>) -> Seen {
+        Seen::Pod(change)
+    }
+}
+
+impl Reduce for PodChaperon {
+    type Left = ChaperonSeen;
+    type Key = Name;
+
+    fn reduce(&self) -> ChaperonSeen {
+        ChaperonSeen::read(self)
+    }
+
+    fn key(&self) -> Name {
+        Name::new(self.namespace(), self.name())
+    }
+
+    fn wrap(change: Change<ChaperonSeen, Name>) -> Seen {
+        Seen::Chaperon(change)
+    }
+}
+
+impl Reduce for Namespace {
+    type Left = (Arc<str>, Labels);
+    type Key = Arc<str>;
+
+    fn reduce(&self) -> (Arc<str>, Labels) {
+        (self.key(), self.metadata.labels.clone().unwrap_or_default())
+    }
+
+    fn key(&self) -> Arc<str> {
+        Arc::from(self.name_any())
+    }
+
+    fn wrap(change: Change<(Arc<str>, Labels), Arc<str>>) -> Seen {
+        Seen::Namespace(change)
+    }
+}
+
+async fn forward(
+    sender: &mpsc::Sender<Seen>,
+    changes: Vec<Seen>,
+) -> Result<(), mpsc::error::SendError<Seen>> {
+    for change in changes {
+        sender.send(change).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,400 @@
+//! Every decision of this service: a state machine without clock, network or log.
+//!
+//! The shell tells it what it saw and how writes ended, with the time in milliseconds since any fixed origin; it
+//! answers with writes. One owner, no locks: what is decided is counted before the next decision.
+
+mod chaperons;
+mod pods;
+mod refusals;
+mod reservations;
+mod summary;
+mod templates;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use scheduling::{Backoff, Classes, Diagnosis, Event, Framework, Lengths, PodInfo, PodSpec, Queue, Snapshot};
+use serde_json::Value;
+
+use crate::observe::{Change, Name, NodeSeen, Seen, TemplateKey};
+use chaperons::Chaperon;
+use pods::Pod;
+use summary::Publication;
+use templates::Template;
+
+/// A write that failed for want of an answer is repeated after this time.
+const RETRY_MS: u64 = 1000;
+/// How much longer than promised a reservation is held.
+const MARGIN_MS: u64 = 10_000;
+
+/// What waits in the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    Chaperon(Name),
+    Pod(Name),
+}
+
+/// One call. Each is idempotent and safe to repeat.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Ask admission, without creating anything, what it makes of a pod.
+    DryRun {
+        template: TemplateKey,
+        manifest: Arc<Value>,
+    },
+    /// Say on a chaperon that a node is reserved for it.
+    Reserve {
+        chaperon: Name,
+        uid: Arc<str>,
+        node: Arc<str>,
+        attempt: u64,
+        seconds: u64,
+    },
+    /// Take the reservation back, unless anything changed since `version`.
+    Release {
+        chaperon: Name,
+        uid: Arc<str>,
+        version: Arc<str>,
+    },
+    /// Say on a chaperon why it cannot be scheduled.
+    Refuse {
+        chaperon: Name,
+        uid: Arc<str>,
+        message: String,
+        since: Option<String>,
+    },
+    /// Bind a pod to a node.
+    Bind {
+        pod: Name,
+        uid: Arc<str>,
+        node: Arc<str>,
+    },
+    /// Say on a pod why it cannot be scheduled.
+    RefusePod {
+        pod: Name,
+        uid: Arc<str>,
+        message: String,
+        since: Option<String>,
+    },
+    /// Create the ClusterSummary, or change what is there by a merge patch.
+    CreateSummary(Value),
+    PatchSummary(Value),
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Done; with the resourceVersion that resulted, where the answer carries one.
+    Done {
+        version: Option<Arc<str>>,
+    },
+    /// The dry run was answered.
+    Admitted(Admission),
+    /// No answer, or one that asks for patience: it may or may not have been done.
+    Unknown,
+    /// Refused because the object is another or was changed.
+    Conflict,
+    NotFound,
+    /// Refused for good.
+    Denied(String),
+}
+
+/// What admission makes of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Admission {
+    /// The pod as it would be created.
+    Pod(Arc<PodInfo>),
+    /// It would be refused.
+    Refused(String),
+    /// Nobody can say without creating it.
+    Undecided,
+}
+
+/// What the decisions depend on besides what was seen.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// UID of namespace kube-system.
+    pub cluster_uid: String,
+    pub reserved_seconds: u64,
+}
+
+#[derive(Debug, Default)]
+struct Synced {
+    nodes: bool,
+    pods: bool,
+    chaperons: bool,
+}
+
+/// Decisions since the last call of [`Model::counts`], for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub placed: u64,
+    pub refused: u64,
+    pub expired: u64,
+}
+
+/// Everything that is known, decided and under way.
+pub struct Model {
+    settings: Settings,
+    framework: Framework,
+    snapshot: Snapshot,
+    queue: Queue<Key>,
+    chaperons: HashMap<Name, Chaperon>,
+    pods: HashMap<Name, Pod>,
+    /// The delegate of each chaperon, by the chaperon's UID.
+    delegates: HashMap<Arc<str>, Name>,
+    templates: BTreeMap<TemplateKey, Template>,
+    synced: Synced,
+    /// Everything was seen once, and what was promised before is counted again.
+    started: bool,
+    /// Templates of promises made before this process started, whose dry run is not answered yet.
+    recalling: HashSet<TemplateKey>,
+    /// When reservations end.
+    deadlines: BTreeSet<(u64, Name)>,
+    /// Refusals that wait to be written in other words, and when.
+    rewordings: BTreeSet<(u64, Name)>,
+    /// Calls to repeat, and when.
+    retries: BTreeMap<(u64, u64), Action>,
+    retry_ticket: u64,
+    publication: Publication,
+    classes: Classes,
+    /// Why pods of a class (by the address of their common spec, which is kept alive) fit nowhere as things stand.
+    memo: HashMap<usize, (Arc<PodSpec>, Arc<Diagnosis>)>,
+    counts: Counts,
+    actions: Vec<Action>,
+}
+
+impl Model {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            framework: Framework::builder().build(),
+            snapshot: Snapshot::default(),
+            queue: Queue::new(Backoff::default()),
+            chaperons: HashMap::new(),
+            pods: HashMap::new(),
+            delegates: HashMap::new(),
+            templates: BTreeMap::new(),
+            synced: Synced::default(),
+            started: false,
+            recalling: HashSet::new(),
+            deadlines: BTreeSet::new(),
+            rewordings: BTreeSet::new(),
+            retries: BTreeMap::new(),
+            retry_ticket: 0,
+            publication: Publication::default(),
+            classes: Classes::default(),
+            memo: HashMap::new(),
+            counts: Counts::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes in what a watch saw. Decisions wait for [`Self::decide`].
+    pub fn see(&mut self, seen: Seen, now: u64) {
+        match seen {
+            Seen::Node(change) => self.see_nodes(change, now),
+            Seen::Pod(change) => self.see_pods(change, now),
+            Seen::Chaperon(change) => self.see_chaperons(change, now),
+            Seen::Namespace(change) => self.see_namespaces(change, now),
+            Seen::Summary(summary) => self.publication.seen(summary),
+            Seen::Admission(namespace) => self.forget_admission(namespace.as_deref()),
+        }
+        if !self.started && self.synced.nodes && self.synced.pods && self.synced.chaperons {
+            self.started = true;
+            self.recall(now);
+        }
+    }
+
+    /// Takes in how a call ended.
+    pub fn finish(&mut self, action: Action, outcome: Outcome, now: u64) {
+        match (action, outcome) {
+            (Action::DryRun { template, .. }, outcome) => self.admission_answered(&template, outcome, now),
+            (
+                action @ (Action::Reserve { .. }
+                | Action::Release { .. }
+                | Action::Refuse { .. }
+                | Action::Bind { .. }
+                | Action::RefusePod { .. }),
+                Outcome::Unknown,
+            ) => {
+                self.repeat_later(action, now);
+            }
+            (Action::Reserve { chaperon, uid, node, attempt, .. }, outcome) => {
+                self.reserve_ended((&chaperon, &uid), (node, attempt), outcome, now);
+            }
+            (Action::Release { chaperon, uid, .. }, outcome) => {
+                self.release_ended(&chaperon, &uid, outcome, now);
+            }
+            (Action::Refuse { chaperon, uid, .. }, outcome) => {
+                self.refuse_ended(&chaperon, &uid, &outcome, now);
+            }
+            (Action::Bind { pod, uid, node }, outcome) => self.bind_ended((&pod, &uid), &node, &outcome, now),
+            (Action::RefusePod { pod, uid, .. }, outcome) => self.pod_refusal_ended(&pod, &uid, &outcome),
+            (Action::CreateSummary(_) | Action::PatchSummary(_), outcome) => {
+                self.publication.ended(&outcome, now);
+            }
+        }
+    }
+
+    /// Decides everything that can be decided now.
+    pub fn decide(&mut self, now: u64) -> Vec<Action> {
+        self.repeat(now);
+        if self.started {
+            self.expire(now);
+            self.refresh_templates(now);
+            if self.recalling.is_empty() {
+                while let Some(queued) = self.queue.pop(now, &self.framework) {
+                    match queued.key.clone() {
+                        Key::Chaperon(name) => self.schedule_chaperon(&name, queued, now),
+                        Key::Pod(name) => self.schedule_pod(&name, queued, now),
+                    }
+                }
+            }
+            self.reword(now);
+            self.publish(now);
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    /// When [`Self::decide`] has something to do although nothing was seen; None if never.
+    pub fn next_wakeup(&self) -> Option<u64> {
+        let queue = self.queue.next_wakeup();
+        let deadline = self.deadlines.first().map(|(time, _)| *time);
+        let retry = self.retries.keys().next().map(|(time, _)| *time);
+        let rewording = self.rewordings.first().map(|(time, _)| *time);
+        [queue, deadline, rewording, retry, self.next_template(), self.publication.next_wakeup()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// True once promises made before this process started are counted.
+    pub fn ready(&self) -> bool {
+        self.started && self.recalling.is_empty()
+    }
+
+    pub fn lengths(&self) -> Lengths {
+        self.queue.lengths()
+    }
+
+    /// How many reservations are held.
+    pub fn reservations(&self) -> usize {
+        self.chaperons.values().filter(|chaperon| self.snapshot.place_of(chaperon.uid()).is_some()).count()
+    }
+
+    /// Decisions since the last call.
+    pub fn counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    fn see_nodes(&mut self, change: Change<NodeSeen, Arc<str>>, now: u64) {
+        match change {
+            Change::All(nodes) => {
+                let names: HashSet<_> = nodes.iter().map(|node| Arc::clone(node.name())).collect();
+                let known: Vec<_> = self.snapshot.nodes().map(|node| Arc::clone(&node.info.name)).collect();
+                for gone in known.iter().filter(|name| !names.contains(*name)) {
+                    self.node_gone(gone, now);
+                }
+                for node in nodes {
+                    self.node_is(node, now);
+                }
+                self.synced.nodes = true;
+            }
+            Change::Is(node) => self.node_is(node, now),
+            Change::Gone(name) => self.node_gone(&name, now),
+        }
+    }
+
+    fn node_is(&mut self, node: NodeSeen, now: u64) {
+        let info = match node {
+            NodeSeen::Usable(info) => info,
+            NodeSeen::Unusable { name, .. } => return self.node_gone(&name, now),
+        };
+        let change = self.snapshot.set_node((*info).clone());
+        self.memo.clear();
+        self.publication.touch();
+        if !change.is_empty() {
+            self.queue.event(&Event::Node { node: &info, change }, &self.framework, now);
+        }
+    }
+
+    fn node_gone(&mut self, name: &str, now: u64) {
+        self.snapshot.remove_node(name);
+        self.memo.clear();
+        self.publication.touch();
+        self.queue.event(&Event::NodeGone, &self.framework, now);
+    }
+
+    fn see_namespaces(&mut self, change: Change<(Arc<str>, scheduling::Labels), Arc<str>>, now: u64) {
+        let names: Vec<Arc<str>> = match change {
+            Change::All(namespaces) => namespaces
+                .into_iter()
+                .map(|(name, labels)| {
+                    self.snapshot.set_namespace(&name, labels);
+                    name
+                })
+                .collect(),
+            Change::Is((name, labels)) => {
+                self.snapshot.set_namespace(&name, labels);
+                vec![name]
+            }
+            Change::Gone(name) => {
+                self.snapshot.remove_namespace(&name);
+                vec![name]
+            }
+        };
+        self.memo.clear();
+        for name in names {
+            self.forget_admission(Some(&name));
+        }
+        self.queue.event(&Event::Namespace, &self.framework, now);
+    }
+
+    /// Repeats a call that may not have been done.
+    fn repeat_later(&mut self, action: Action, now: u64) {
+        self.retry_ticket += 1;
+        self.retries.insert((now + RETRY_MS, self.retry_ticket), action);
+    }
+
+    /// Repeats the calls that are due.
+    fn repeat(&mut self, now: u64) {
+        while let Some(entry) = self.retries.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            self.actions.push(entry.remove());
+        }
+    }
+
+    /// The best node for a pod. A refusal holds for all equal pods until something changes.
+    fn evaluate(&mut self, pod: &PodInfo) -> Result<Arc<str>, Arc<Diagnosis>> {
+        let class = Arc::as_ptr(&pod.spec) as usize;
+        if let Some((_, diagnosis)) = self.memo.get(&class) {
+            return Err(Arc::clone(diagnosis));
+        }
+        self.framework.evaluate(pod, &self.snapshot).map(|selection| selection.node).map_err(|diagnosis| {
+            let diagnosis = Arc::new(*diagnosis);
+            self.memo.insert(class, (Arc::clone(&pod.spec), Arc::clone(&diagnosis)));
+            diagnosis
+        })
+    }
+
+    /// Counts a pod or reservation on a node.
+    fn place(&mut self, pod: Arc<PodInfo>, node: &Arc<str>) {
+        self.memo.clear();
+        self.snapshot.assume(pod, node);
+        self.publication.touch();
+    }
+
+    /// Ends what [`Self::place`] began, and tries again what may fit now.
+    fn unplace(&mut self, uid: &str, now: u64) {
+        if let Some(pod) = self.snapshot.remove_pod(uid) {
+            self.memo.clear();
+            self.publication.touch();
+            self.queue.event(&Event::PodGone(&pod), &self.framework, now);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Real pods: delegates go to the node that was reserved for them, others where they fit.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use scheduling::{Event, PodInfo, Queued};
+
+use crate::observe::{Change, Name, PodSeen, Refusal};
+use crate::plan::{Action, Key, Model, Outcome};
+
+/// A pod that is not finished.
+pub(super) struct Pod {
+    uid: Arc<str>,
+    chaperon: Option<Arc<str>>,
+    bound: bool,
+    /// The binding under way: the pod counts on its node already.
+    binding: Option<Queued<Key>>,
+    refusal: Option<Refusal>,
+    refusing: bool,
+}
+
+impl Pod {
+    /// It is bound, or about to be.
+    pub(super) fn placed(&self) -> bool {
+        self.bound || self.binding.is_some()
+    }
+}
+
+impl Model {
+    pub(super) fn see_pods(&mut self, change: Change<PodSeen, Name>, now: u64) {
+        match change {
+            Change::All(pods) => {
+                let names: HashSet<_> = pods.iter().map(|pod| pod.name.clone()).collect();
+                let gone: Vec<_> = self.pods.keys().filter(|name| !names.contains(*name)).cloned().collect();
+                for name in gone {
+                    self.pod_gone(&name, now);
+                }
+                for pod in pods {
+                    self.pod_is(&pod, now);
+                }
+                self.synced.pods = true;
+            }
+            Change::Is(pod) => self.pod_is(&pod, now),
+            Change::Gone(name) => self.pod_gone(&name, now),
+        }
+    }
+
+    fn pod_is(&mut self, seen: &PodSeen, now: u64) {
+        let name = seen.name.clone();
+        if self.pods.get(&name).is_some_and(|known| known.uid != seen.uid) {
+            self.pod_gone(&name, now);
+        }
+        // What is neither placed nor ours to place is somebody else's.
+        let (Some(info), true) = (&seen.info, seen.bound() || seen.ours) else { return };
+        if info.finished {
+            return self.pod_gone(&name, now);
+        }
+        let known = self.pods.entry(name.clone()).or_insert_with(|| Pod {
+            uid: Arc::clone(&seen.uid),
+            chaperon: seen.chaperon.clone(),
+            bound: false,
+            binding: None,
+            refusal: None,
+            refusing: false,
+        });
+        known.refusal = seen.refusal.clone();
+        let first_sight = !known.bound;
+        known.bound |= seen.bound();
+        if let Some(chaperon) = &seen.chaperon {
+            self.delegates.insert(Arc::clone(chaperon), name.clone());
+        }
+        if seen.bound() {
+            self.pod_is_bound(&name, info, first_sight, now);
+        } else {
+            self.pod_is_pending(&name, seen, Arc::clone(info), now);
+        }
+        self.settle_owner(&name, now);
+    }
+
+    fn pod_is_bound(&mut self, name: &Name, info: &Arc<PodInfo>, first_sight: bool, now: u64) {
+        self.queue.remove(&Key::Pod(name.clone()));
+        let old = self.snapshot.pod(&info.uid).cloned();
+        if old.as_ref().is_some_and(|old| **old == **info) {
+            return;
+        }
+        let info = self.classes.share(info);
+        self.snapshot.add_pod(Arc::clone(&info));
+        self.memo.clear();
+        self.publication.touch();
+        let shrunk = old.as_ref().is_some_and(|old| old.spec.requests() != info.spec.requests());
+        if first_sight || shrunk || old.is_none_or(|old| old.spec.labels != info.spec.labels) {
+            self.queue.event(&Event::PodPlaced(&info), &self.framework, now);
+        }
+        if shrunk {
+            self.queue.event(&Event::PodGone(&info), &self.framework, now);
+        }
+    }
+
+    fn pod_is_pending(&mut self, name: &Name, seen: &PodSeen, info: Arc<PodInfo>, now: u64) {
+        let placed = self.pods.get(name).is_some_and(Pod::placed);
+        if seen.terminating {
+            self.queue.remove(&Key::Pod(name.clone()));
+        } else if !placed {
+            self.queue.add(Key::Pod(name.clone()), info, now, &self.framework);
+        }
+    }
+
+    fn pod_gone(&mut self, name: &Name, now: u64) {
+        let Some(pod) = self.pods.remove(name) else { return };
+        self.queue.remove(&Key::Pod(name.clone()));
+        if let Some(chaperon) = &pod.chaperon
+            && self.delegates.get(chaperon) == Some(name)
+        {
+            self.delegates.remove(chaperon);
+        }
+        let node = self.snapshot.place_of(&pod.uid).cloned();
+        self.unplace(&pod.uid, now);
+        let chaperon = pod.chaperon.filter(|chaperon| self.owner_of(name, chaperon));
+        match (chaperon, node) {
+            (Some(_), Some(node)) => self.lost_delegate(name, &node, now),
+            (Some(_), None) => self.settle(name, now),
+            (None, _) => {}
+        }
+    }
+
+    /// The chaperon of a delegate learns of its state.
+    fn settle_owner(&mut self, name: &Name, now: u64) {
+        let chaperon = self.pods.get(name).and_then(|pod| pod.chaperon.clone());
+        if chaperon.is_some_and(|chaperon| self.owner_of(name, &chaperon)) {
+            self.settle(name, now);
+        }
+    }
+
+    /// One scheduling cycle for a pod.
+    pub(super) fn schedule_pod(&mut self, name: &Name, queued: Queued<Key>, now: u64) {
+        let Some(pod) = self.pods.get(name) else { return };
+        let info = Arc::clone(&queued.pod);
+        let chaperon = pod.chaperon.clone();
+        // The reservation makes way for what it was made for.
+        let reserved = chaperon.as_ref().and_then(|uid| self.snapshot.place_of(uid).cloned());
+        let held = chaperon.as_ref().and_then(|uid| self.snapshot.remove_pod(uid));
+        self.memo.clear();
+        let kept = reserved.filter(|node| self.framework.evaluate_node(&info, &self.snapshot, node).is_ok());
+        let chosen = match kept {
+            Some(node) => Ok(node),
+            None => self.evaluate(&info),
+        };
+        match chosen {
+            Ok(node) => {
+                self.counts.placed += 1;
+                self.place(info, &node);
+                self.bind(name, node, queued);
+            }
+            Err(diagnosis) => {
+                self.counts.refused += 1;
+                self.queue.refused(queued, diagnosis.plugins.clone(), now);
+                self.refuse_pod(name, &diagnosis.message());
+            }
+        }
+        if let Some(held) = held {
+            self.publication.touch();
+            self.queue.event(&Event::PodGone(&held), &self.framework, now);
+        }
+    }
+
+    fn bind(&mut self, name: &Name, node: Arc<str>, queued: Queued<Key>) {
+        let Some(pod) = self.pods.get_mut(name) else { return };
+        pod.binding = Some(queued);
+        self.actions.push(Action::Bind { pod: name.clone(), uid: Arc::clone(&pod.uid), node });
+    }
+
+    pub(super) fn bind_ended(&mut self, (name, uid): (&Name, &str), node: &str, outcome: &Outcome, now: u64) {
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| *pod.uid == *uid) else { return };
+        if let Outcome::Done { .. } = outcome {
+            // A binding is final: whatever older state the watch still brings.
+            pod.bound = true;
+            pod.binding = None;
+            return self.settle_owner(name, now);
+        }
+        if pod.bound || matches!(outcome, Outcome::Conflict) {
+            // Bound already, perhaps by a call of ours that was not answered, or not this pod any more: the watch
+            // will say which, and until then the room is taken.
+            return;
+        }
+        let queued = pod.binding.take();
+        if self.snapshot.place_of(uid).is_some_and(|place| **place == *node) {
+            self.unplace(uid, now);
+        }
+        if let Some(queued) = queued {
+            self.queue.failed(queued, now);
+        }
+        self.settle_owner(name, now);
+    }
+
+    /// Says why a pod cannot be scheduled, unless that stands on it already.
+    fn refuse_pod(&mut self, name: &Name, message: &str) {
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| !pod.refusing) else { return };
+        if pod.refusal.as_ref().is_some_and(|refusal| refusal.message == message) {
+            return;
+        }
+        let since = pod.refusal.as_ref().and_then(|refusal| refusal.since.clone());
+        pod.refusing = true;
+        pod.refusal = Some(Refusal { message: message.to_owned(), since: since.clone() });
+        self.actions.push(Action::RefusePod {
+            pod: name.clone(),
+            uid: Arc::clone(&pod.uid),
+            message: message.to_owned(),
+            since,
+        });
+    }
+
+    pub(super) fn pod_refusal_ended(&mut self, name: &Name, uid: &str, outcome: &Outcome) {
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| *pod.uid == *uid) else { return };
+        pod.refusing = false;
+        if !matches!(outcome, Outcome::Done { .. }) {
+            pod.refusal = None;
+        }
+    }
+}

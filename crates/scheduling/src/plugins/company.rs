@@ -1,0 +1,232 @@
+use std::collections::{BTreeSet, HashMap};
+
+use crate::framework::{Cycle, Event, MAX_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, Rejection};
+use crate::pod::{AffinityTerm, PodInfo, Weighted};
+use crate::selector::Labels;
+use crate::snapshot::{Node, Snapshot};
+
+/// Keeps pods near the pods that they want, and apart from those that they, or those, do not want.
+pub struct InterPodAffinity;
+
+/// What a required affinity of a pod that runs already weighs for a pod that it wants.
+const HARD_WEIGHT: i64 = 1;
+
+/// Pods counted by topology key and value.
+type Counts<'a> = HashMap<(&'a str, &'a str), i64>;
+
+/// True if the term is about `pod`, whose namespace has these labels.
+fn is_about(term: &AffinityTerm, pod: &PodInfo, namespace: Option<&Labels>) -> bool {
+    let by_label = term.namespace_selector.as_ref().is_some_and(|selector| {
+        selector.is_empty() || namespace.is_some_and(|labels| selector.matches(labels))
+    });
+    let in_namespace = by_label || term.namespaces.contains(&*pod.namespace);
+    in_namespace && term.selector.as_ref().is_some_and(|selector| selector.matches(&pod.spec.labels))
+}
+
+fn all_about(terms: &[AffinityTerm], pod: &PodInfo, namespace: Option<&Labels>) -> bool {
+    !terms.is_empty() && terms.iter().all(|term| is_about(term, pod, namespace))
+}
+
+/// Books `weight` on the value that `node` has for the term's topology key.
+fn book<'a>(counts: &mut Counts<'a>, term: &'a AffinityTerm, node: &'a Node, weight: i64) {
+    if let Some(value) = node.info.labels.get(&term.topology_key) {
+        *counts.entry((&term.topology_key, value)).or_default() += weight;
+    }
+}
+
+fn count(counts: &Counts<'_>, key: &str, node: &Node) -> i64 {
+    let value = node.info.labels.get(key);
+    value.and_then(|value| counts.get(&(key, value.as_str()))).copied().unwrap_or_default()
+}
+
+struct Required<'a> {
+    pod: &'a PodInfo,
+    /// The pod fulfils its own affinity, so that the first of a group finds a place.
+    wants_itself: bool,
+    /// Pods that fulfil all of the pod's affinity terms.
+    wanted: Counts<'a>,
+    /// Pods that the pod does not want near.
+    unwanted: Counts<'a>,
+    /// Pods that do not want the pod near.
+    unwanting: Counts<'a>,
+}
+
+impl<'a> Required<'a> {
+    fn new(pod: &'a PodInfo, snapshot: &'a Snapshot) -> Self {
+        let own_namespace = snapshot.namespace(&pod.namespace);
+        let (affinity, anti_affinity) = (&pod.spec.affinity.required, &pod.spec.anti_affinity.required);
+        let mut required = Self {
+            pod,
+            wants_itself: all_about(affinity, pod, own_namespace),
+            wanted: Counts::new(),
+            unwanted: Counts::new(),
+            unwanting: Counts::new(),
+        };
+        for node in snapshot.nodes() {
+            let shunning = node.particular_pods().flat_map(|other| &other.spec.anti_affinity.required);
+            for term in shunning.filter(|term| is_about(term, pod, own_namespace)) {
+                book(&mut required.unwanting, term, node, 1);
+            }
+            if !affinity.is_empty() || !anti_affinity.is_empty() {
+                required.count(node, snapshot);
+            }
+        }
+        required
+    }
+
+    /// Counts the pods of one node that the pod has required terms about.
+    fn count(&mut self, node: &'a Node, snapshot: &'a Snapshot) {
+        let (affinity, anti_affinity) =
+            (&self.pod.spec.affinity.required, &self.pod.spec.anti_affinity.required);
+        for other in node.pods() {
+            let namespace = snapshot.namespace(&other.namespace);
+            if all_about(affinity, other, namespace) {
+                for term in affinity {
+                    book(&mut self.wanted, term, node, 1);
+                }
+            }
+            for term in anti_affinity.iter().filter(|term| is_about(term, other, namespace)) {
+                book(&mut self.unwanted, term, node, 1);
+            }
+        }
+    }
+
+    fn has_no_say(&self) -> bool {
+        let spec = &self.pod.spec;
+        self.unwanting.is_empty()
+            && spec.affinity.required.is_empty()
+            && spec.anti_affinity.required.is_empty()
+    }
+
+    fn finds_what_it_wants(&self, node: &Node) -> bool {
+        let terms = &self.pod.spec.affinity.required;
+        if !terms.iter().all(|term| node.info.labels.contains_key(&term.topology_key)) {
+            return false;
+        }
+        let all = terms.iter().all(|term| count(&self.wanted, &term.topology_key, node) > 0);
+        all || (self.wanted.is_empty() && self.wants_itself)
+    }
+}
+
+impl NodeFilter for Required<'_> {
+    fn filter(&self, node: &Node) -> Result<(), Rejection> {
+        if !self.finds_what_it_wants(node) {
+            return Err(Rejection::unresolvable("node(s) didn't match pod affinity rules"));
+        }
+        let mut unwanted = self.pod.spec.anti_affinity.required.iter();
+        if unwanted.any(|term| count(&self.unwanted, &term.topology_key, node) > 0) {
+            return Err(Rejection::unschedulable("node(s) didn't match pod anti-affinity rules"));
+        }
+        let mut unwanting = self.unwanting.iter();
+        if unwanting.any(|((key, value), _)| node.info.labels.get(*key).is_some_and(|found| found == value)) {
+            return Err(Rejection::unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"));
+        }
+        Ok(())
+    }
+}
+
+/// Weights booked on topologies by preferences, the pod's own and those of pods that run already.
+struct Preferred<'a> {
+    weights: Counts<'a>,
+    keys: BTreeSet<&'a str>,
+}
+
+impl<'a> Preferred<'a> {
+    fn new(pod: &'a PodInfo, snapshot: &'a Snapshot) -> Self {
+        let (wants, shuns) = (&pod.spec.affinity.preferred, &pod.spec.anti_affinity.preferred);
+        let own_namespace = snapshot.namespace(&pod.namespace);
+        let mut weights = Counts::new();
+        for node in snapshot.nodes() {
+            if !wants.is_empty() || !shuns.is_empty() {
+                for other in node.pods() {
+                    let namespace = snapshot.namespace(&other.namespace);
+                    prefer(&mut weights, wants, (other, namespace), node, 1);
+                    prefer(&mut weights, shuns, (other, namespace), node, -1);
+                }
+            }
+            for other in node.particular_pods() {
+                let spec = &other.spec;
+                for term in spec.affinity.required.iter().filter(|term| is_about(term, pod, own_namespace)) {
+                    book(&mut weights, term, node, HARD_WEIGHT);
+                }
+                prefer(&mut weights, &spec.affinity.preferred, (pod, own_namespace), node, 1);
+                prefer(&mut weights, &spec.anti_affinity.preferred, (pod, own_namespace), node, -1);
+            }
+        }
+        let keys = weights.keys().map(|(key, _)| *key).collect();
+        Self { weights, keys }
+    }
+}
+
+fn prefer<'a>(
+    weights: &mut Counts<'a>,
+    terms: &'a [Weighted<AffinityTerm>],
+    (pod, namespace): (&PodInfo, Option<&Labels>),
+    node: &'a Node,
+    sign: i64,
+) {
+    for preferred in terms.iter().filter(|preferred| is_about(&preferred.term, pod, namespace)) {
+        book(weights, &preferred.term, node, sign * preferred.weight);
+    }
+}
+
+impl NodeScore for Preferred<'_> {
+    fn score(&self, node: &Node) -> i64 {
+        self.keys.iter().map(|key| count(&self.weights, key, node)).sum()
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "the formula is defined in floating point, cut off to an integer in 0..=100"
+    )]
+    fn normalize(&self, scores: &mut [i64]) {
+        let min = scores.iter().copied().min().unwrap_or_default();
+        let max = scores.iter().copied().max().unwrap_or_default();
+        for score in scores {
+            *score = match max - min {
+                0 => 0,
+                range => (MAX_SCORE as f64 * ((*score - min) as f64 / range as f64)) as i64,
+            };
+        }
+    }
+}
+
+impl Plugin for InterPodAffinity {
+    fn name(&self) -> &'static str {
+        "InterPodAffinity"
+    }
+
+    fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
+        let required = Required::new(cycle.pod, cycle.snapshot);
+        if required.has_no_say() { PreFilter::Skip } else { PreFilter::Filter(Box::new(required)) }
+    }
+
+    fn pre_score<'a>(
+        &'a self,
+        cycle: Cycle<'a>,
+        _feasible: &'a [&'a Node],
+    ) -> Option<Box<dyn NodeScore + 'a>> {
+        let preferred = Preferred::new(cycle.pod, cycle.snapshot);
+        if preferred.weights.is_empty() { None } else { Some(Box::new(preferred)) }
+    }
+
+    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
+        let spec = &pod.spec;
+        // Without the other namespace's labels a selector of namespaces may mean any.
+        let about = |term: &AffinityTerm, other: &PodInfo| {
+            let namespace = term.namespace_selector.is_some() || term.namespaces.contains(&*other.namespace);
+            namespace && term.selector.as_ref().is_some_and(|selector| selector.matches(&other.spec.labels))
+        };
+        match event {
+            Event::PodPlaced(other) => spec.affinity.required.iter().any(|term| about(term, other)),
+            Event::PodGone(other) => {
+                spec.anti_affinity.required.iter().any(|term| about(term, other))
+                    || other.spec.anti_affinity.required.iter().any(|term| about(term, pod))
+            }
+            Event::Node { change, .. } => change.added || change.labels,
+            Event::Namespace => true,
+            Event::NodeGone => false,
+        }
+    }
+}
