@@ -74,7 +74,14 @@ func kubectl() int {
 	return 0
 }
 
+// Kubernetes registers flags for all programs that import it, one of them a --version that is not the bool
+// that cobra expects of other commands.
+func forgetFlags() {
+	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ExitOnError)
+}
+
 func helm() int {
+	forgetFlags()
 	helmkube.ManagedFieldsManager = "helm"
 	command, err := helmcmd.NewRootCmd(os.Stdout, os.Args[1:], helmcmd.SetupLogging)
 	if err != nil {
@@ -92,6 +99,7 @@ func helm() int {
 
 // kwok's command reads its configuration and logger from the context that its own main sets up.
 func kwok() int {
+	forgetFlags()
 	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}

@@ -14,6 +14,8 @@ use crate::tools::find;
 const PROGRAMS: [&str; 7] =
     ["etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"];
 
+const MANIFESTS: &str = "testing-manifests";
+
 /// The release that `go.mod` builds; without these flags the API server says that it is v0.0.0.
 const LINKER_FLAGS: &str = "-s -w \
     -X k8s.io/component-base/version.gitVersion=v1.37.2 \
@@ -38,6 +40,9 @@ impl Binaries {
         if !folder.join("controlplane").is_file() {
             build(&module, &folder)?;
         }
+        if !folder.join(MANIFESTS).is_dir() {
+            manifests(&module, &folder)?;
+        }
         for program in PROGRAMS {
             let link = folder.join(program);
             if !link.is_symlink() {
@@ -51,11 +56,43 @@ impl Binaries {
         Ok(Self { folder })
     }
 
+    /// The folder of public workloads that the release's own tests use.
+    #[must_use]
+    pub fn manifests(&self) -> PathBuf {
+        self.folder.join(MANIFESTS)
+    }
+
     /// The path of one program, such as `kube-apiserver`.
     #[must_use]
     pub fn path(&self, program: &str) -> PathBuf {
         self.folder.join(program)
     }
+}
+
+/// Copies the workloads out of the Go module, so that a run needs Go for the first build only.
+fn manifests(module: &Path, folder: &Path) -> Result<()> {
+    let output = Command::new(find("go")?)
+        .current_dir(module)
+        .args(["list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"])
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start go")?;
+    let source = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let source = Path::new(&source).join("test/e2e/testing-manifests");
+    let unfinished = folder.join(format!("{MANIFESTS}.{}", std::process::id()));
+    for part in ["guestbook", "kubectl"] {
+        let (from, to) = (source.join(part), unfinished.join(part));
+        std::fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
+        let entries = std::fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))?;
+        for file in entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_file()) {
+            let text = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let to = to.join(file.file_name().unwrap_or_default());
+            std::fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
+        }
+    }
+    // Another run may have been faster.
+    drop(std::fs::rename(&unfinished, folder.join(MANIFESTS)));
+    Ok(())
 }
 
 fn module() -> PathBuf {

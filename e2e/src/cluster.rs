@@ -81,10 +81,15 @@ impl Cluster {
         serves(name, &client, &processes).await?;
         processes.extend([plane.controllers()?, plane.scheduler()?, plane.kwok()?]);
         let server = plane.server();
-        let kubelet =
-            Kubelet::start(client.clone(), network.clone(), &folder, shared.images.clone(), shared.faults.clone())
-                .await
-                .with_context(|| format!("cannot start the kubelet of {name}"))?;
+        let kubelet = Kubelet::start(
+            client.clone(),
+            network.clone(),
+            &folder,
+            shared.images.clone(),
+            shared.faults.clone(),
+        )
+        .await
+        .with_context(|| format!("cannot start the kubelet of {name}"))?;
         let local = Some(Local { network, folder, processes, kubelet });
         let cluster = Self { name: name.to_owned(), client, kubeconfig, server, authority, local };
         cluster.namespace_is_usable("default").await?;
@@ -152,7 +157,8 @@ impl Cluster {
     pub async fn create_namespace(&self, name: &str, labels: &[(&str, &str)]) -> Result<()> {
         let labels: std::collections::BTreeMap<_, _> = labels.iter().copied().collect();
         let namespace: Namespace =
-            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).context("labels")?;
+            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}}))
+                .context("labels")?;
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         match namespaces.create(&PostParams::default(), &namespace).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
@@ -177,6 +183,17 @@ impl Cluster {
     pub fn process(&self, program: &str) -> Result<&Process> {
         let processes = &self.local()?.processes;
         processes.iter().find(|process| process.name == program).with_context(|| format!("no {program} here"))
+    }
+
+    /// Ends all processes of the cluster, for one that only a single test needed.
+    ///
+    /// # Errors
+    /// When this run did not start it or a signal cannot be sent.
+    pub async fn end(self) -> Result<()> {
+        for process in self.local()?.processes.iter().rev() {
+            process.signal(Signal::Kill).await?;
+        }
+        Ok(())
     }
 
     /// Freezes the API server: connections stay open and nothing is answered.

@@ -60,7 +60,8 @@ pub async fn invite(source: &Cluster, target: &Cluster, kind: &Kind) -> Result<(
         }
     }
     let accounts: Api<ServiceAccount> = target.api(namespace);
-    let what = format!("source-controller made ServiceAccount {namespace}/{} in {}", source.name, target.name);
+    let what =
+        format!("source-controller made ServiceAccount {namespace}/{} in {}", source.name, target.name);
     wait::until(wait::SOON, &what, async || Ok(accounts.get_opt(&source.name).await?)).await.map(drop)
 }
 

@@ -63,8 +63,13 @@ impl Plane<'_> {
         let folder = self.folder.join("pki");
         let pki = Pki::create(&folder, "ca")?;
         let local = std::net::Ipv4Addr::LOCALHOST;
-        let names =
-            ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+        let names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ];
         pki.server("apiserver", &names, &[self.network.api(), [10, 96, 0, 1].into(), local])?;
         pki.server("kubelet", &["kwok"], &[self.network.api(), local])?;
         pki.client("kubelet-client", "kube-apiserver", "system:masters")?;
@@ -135,7 +140,7 @@ impl Plane<'_> {
             format!("--kubelet-client-certificate={}", self.pki("kubelet-client.crt")),
             format!("--kubelet-client-key={}", self.pki("kubelet-client.key")),
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local".into(),
-            format!("--service-account-key-file={}", self.pki("service-accounts.key")),
+            format!("--service-account-key-file={}", self.pki("service-accounts.pub")),
             format!("--service-account-signing-key-file={}", self.pki("service-accounts.key")),
             format!("--requestheader-client-ca-file={}", self.pki("front-proxy-ca.crt")),
             "--requestheader-allowed-names=front-proxy".into(),
@@ -203,7 +208,8 @@ impl Plane<'_> {
             "leaderElection": {"leaderElect": false},
             "clientConnection": {"kubeconfig": kubeconfig, "qps": qps, "burst": burst},
         });
-        std::fs::write(&file, configuration.to_string()).context("cannot write the scheduler's configuration")?;
+        std::fs::write(&file, configuration.to_string())
+            .context("cannot write the scheduler's configuration")?;
         arguments.push(format!("--config={}", file.display()));
         self.start("kube-scheduler", &arguments)
     }

@@ -1,6 +1,5 @@
 //! What a failed test leaves for a person to read: objects, events and logs of every cluster.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,7 +53,8 @@ pub async fn cluster(cluster: &Cluster, folder: &Path) -> Result<()> {
             Ok(Err(error)) => format!("# cannot list: {error}\n"),
             Err(_) => String::from("# cannot list: no answer within 10 s\n"),
         };
-        let name = if kind == "Event" { "events.txt".into() } else { format!("{}.yaml", kind.to_lowercase()) };
+        let name =
+            if kind == "Event" { "events.txt".into() } else { format!("{}.yaml", kind.to_lowercase()) };
         std::fs::write(folder.join(name), text).context("cannot write a dump")?;
     }
     if let Ok(local) = cluster.local() {
@@ -74,12 +74,8 @@ fn events(items: &[DynamicObject]) -> String {
     let mut lines: Vec<String> = items
         .iter()
         .map(|event| {
-            let mut line = event
-                .metadata
-                .creation_timestamp
-                .as_ref()
-                .map(|time| time.0.to_string())
-                .unwrap_or_default();
+            let mut line =
+                event.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
             for pointer in [
                 "/type",
                 "/involvedObject/kind",
@@ -88,7 +84,8 @@ fn events(items: &[DynamicObject]) -> String {
                 "/reason",
                 "/message",
             ] {
-                drop(write!(line, " {}", text(event, pointer)));
+                line.push(' ');
+                line.push_str(&text(event, pointer));
             }
             line
         })

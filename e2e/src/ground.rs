@@ -19,11 +19,9 @@ pub struct Ground {
     clusters: BTreeMap<String, Cluster>,
     /// The programs of control planes, kubectl and helm among them.
     pub binaries: Binaries,
-    /// The programs that stand for images.
-    pub images: Images,
     /// What pods asked for and the test ground cannot do.
     pub faults: Faults,
-    network: Option<Network>,
+    local: Option<(Network, Shared)>,
 }
 
 impl Ground {
@@ -44,8 +42,17 @@ impl Ground {
         let started =
             try_join_all(names.iter().map(|name| Cluster::start(name, &work, &network, &shared))).await?;
         let clusters = started.into_iter().map(|cluster| (cluster.name.clone(), cluster)).collect();
-        let Shared { binaries, images, faults, .. } = shared;
-        Ok(Self { clusters, binaries, images, faults, network: Some(network) })
+        let (binaries, faults) = (shared.binaries.clone(), shared.faults.clone());
+        Ok(Self { clusters, binaries, faults, local: Some((network, shared)) })
+    }
+
+    /// Starts one more cluster, which is not among [`Ground::clusters`], for a test that needs a fresh one.
+    ///
+    /// # Errors
+    /// When it does not come up, or the run did not start its clusters itself.
+    pub async fn start_another(&self, name: &str) -> Result<Cluster> {
+        let (network, shared) = self.local.as_ref().context("these clusters were there before the run")?;
+        Cluster::start(name, &namespaces::work(), network, shared).await
     }
 
     /// Takes clusters that are there already, by name and kubeconfig file.
@@ -58,8 +65,7 @@ impl Ground {
         for (name, kubeconfig) in kubeconfigs {
             clusters.insert(name.clone(), Cluster::adopt(name, kubeconfig).await?);
         }
-        let (binaries, images) = (Binaries::ensure()?, Images::beside_this_program()?);
-        Ok(Self { clusters, binaries, images, faults: Faults::default(), network: None })
+        Ok(Self { clusters, binaries: Binaries::ensure()?, faults: Faults::default(), local: None })
     }
 
     /// One cluster by its name.
@@ -78,7 +84,7 @@ impl Ground {
     /// Whether the run itself started the clusters, so that faults can be made in them.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.network.is_some()
+        self.local.is_some()
     }
 
     /// Fails when a pod asked the test ground for something that it does not do.
@@ -102,6 +108,16 @@ impl Ground {
             crate::dump::cluster(cluster, &folder.join(&cluster.name)).await?;
         }
         Ok(())
+    }
+
+    /// As [`Ground::dump`], into a new folder for temporary files, and says where it is.
+    pub async fn dump_for_people(&self, name: &str) {
+        let seconds = k8s_openapi::jiff::Timestamp::now().as_second();
+        let folder = std::env::temp_dir().join(format!("{name}-{seconds}"));
+        match self.dump(&folder).await {
+            Ok(()) => eprintln!("what the clusters held is in {}", folder.display()),
+            Err(error) => eprintln!("what the clusters held could not be written: {error:#}"),
+        }
     }
 }
 

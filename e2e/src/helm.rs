@@ -1,7 +1,5 @@
 //! Helm and kubectl, as a user calls them.
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result};
 use tokio::process::Command;
 
@@ -45,12 +43,3 @@ fn home() -> Result<std::path::PathBuf> {
     std::fs::create_dir_all(&home).context("cannot make a home for helm")?;
     Ok(home)
 }
-
-/// The chart of the project.
-#[must_use]
-pub fn chart() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/multicluster-scheduler")
-}
-
-/// The namespace into which the tests install the chart; also the release's name.
-pub const RELEASE: &str = "multicluster-scheduler";

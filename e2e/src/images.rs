@@ -68,7 +68,10 @@ mod tests {
     #[test]
     fn an_image_is_named_after_its_program() {
         assert_eq!(program("multicluster-webhook:0.1.0"), Some("webhook"));
-        assert_eq!(program("registry.example:5000/a/multicluster-virtual-kubelet@sha256:00"), Some("virtual-kubelet"));
+        assert_eq!(
+            program("registry.example:5000/a/multicluster-virtual-kubelet@sha256:00"),
+            Some("virtual-kubelet")
+        );
         assert_eq!(program("multicluster-webhook"), Some("webhook"));
     }
 

@@ -6,6 +6,7 @@
 
 mod container;
 mod env;
+mod known;
 mod launch;
 mod pod;
 mod probes;

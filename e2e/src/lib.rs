@@ -18,6 +18,7 @@ pub mod dump;
 pub mod ground;
 pub mod helm;
 pub mod images;
+pub mod install;
 pub mod kubelet;
 pub mod namespaces;
 pub mod network;
@@ -25,6 +26,8 @@ pub mod nodes;
 pub mod pki;
 pub mod process;
 pub mod provider;
+pub mod relay;
+pub mod setup;
 pub mod tools;
 pub mod wait;
 

@@ -9,6 +9,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
 
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::relay::Door;
 use crate::tools::find;
 
 const INSIDE: &str = "MULTICLUSTER_E2E_INSIDE";
@@ -36,15 +39,33 @@ pub fn are_inside() -> bool {
 /// # Errors
 /// When a tool is missing or the kernel refuses the namespaces.
 pub fn enter() -> Result<Side> {
+    enter_with(None)
+}
+
+/// As [`enter`], with a way in for programs outside.
+///
+/// # Errors
+/// When a tool is missing, the kernel refuses the namespaces or the way in cannot be opened.
+pub fn enter_with(door: Option<&Door>) -> Result<Side> {
     if are_inside() {
         prepare()?;
         return Ok(Side::Inside);
     }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = runtime.context("cannot start the runtime")?.block_on(run_inside(door));
+    if let Some(door) = door {
+        door.close();
+    }
+    outcome.map(Side::Outside)
+}
+
+async fn run_inside(door: Option<&Door>) -> Result<ExitCode> {
     for tool in ["ip", "nsenter", "mount", "chroot", "sh"] {
         find(tool)?;
     }
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut command = Command::new(find("setpriv")?);
+    // The first kill takes unshare along when this process is killed, the second all others after unshare.
+    let mut command = tokio::process::Command::new(find("setpriv")?);
     command.args(["--pdeathsig", "KILL", "--"]).arg(find("unshare")?);
     if !is_root() {
         command.arg("--map-root-user");
@@ -53,12 +74,24 @@ pub fn enter() -> Result<Side> {
         .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
         .arg(program)
         .args(std::env::args_os().skip(1))
-        .env(INSIDE, "1");
-    let status = command.status().context("cannot start unshare")?;
-    Ok(Side::Outside(match status.code() {
-        Some(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
-        None => ExitCode::FAILURE,
-    }))
+        .env(INSIDE, "1")
+        .kill_on_drop(true);
+    if let Some(door) = door {
+        door.open(&mut command).await?;
+    }
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen to signals")?;
+    let mut run = command.spawn().context("cannot start unshare")?;
+    let code = tokio::select! {
+        status = run.wait() => return Ok(match status.context("lost the run")?.code() {
+            Some(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+            None => ExitCode::FAILURE,
+        }),
+        _ = interrupt.recv() => 130,
+        _ = terminate.recv() => 143,
+    };
+    run.kill().await.context("cannot end the run")?;
+    Ok(ExitCode::from(code))
 }
 
 fn prepare() -> Result<()> {

@@ -65,7 +65,10 @@ impl Shape {
 pub async fn create(client: &Client, name: &str, shape: &Shape) -> Result<()> {
     let node: Node = serde_json::from_value(shape.node(name)).context("not a node")?;
     let nodes: Api<Node> = Api::all(client.clone());
-    nodes.create(&PostParams::default(), &node).await.with_context(|| format!("cannot create node {name}"))?;
+    nodes
+        .create(&PostParams::default(), &node)
+        .await
+        .with_context(|| format!("cannot create node {name}"))?;
     Ok(())
 }
 
@@ -83,7 +86,7 @@ pub async fn create_many(client: &Client, prefix: &str, count: usize, shape: &Sh
     Ok(())
 }
 
-/// Waits until a node is Ready.
+/// Waits until a node is Ready and has lost the taint that new nodes have.
 ///
 /// # Errors
 /// When it does not get Ready soon.
@@ -92,7 +95,10 @@ pub async fn ready(client: &Client, name: &str) -> Result<()> {
     wait::until(wait::SOON, &format!("node {name} is Ready"), async || {
         let node = nodes.get(name).await?;
         let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-        Ok(conditions.iter().any(|is| is.type_ == "Ready" && is.status == "True").then_some(()))
+        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let is_new = taints.iter().any(|taint| taint.key == "node.kubernetes.io/not-ready");
+        let is_ready = conditions.iter().any(|is| is.type_ == "Ready" && is.status == "True");
+        Ok((is_ready && !is_new).then_some(()))
     })
     .await
 }

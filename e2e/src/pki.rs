@@ -81,20 +81,25 @@ impl Pki {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().with_context(|| format!("cannot make the key of {name}"))?;
-        let certificate = params.signed_by(&key, &self.issuer).with_context(|| format!("cannot sign {name}"))?;
+        let certificate =
+            params.signed_by(&key, &self.issuer).with_context(|| format!("cannot sign {name}"))?;
         let identity = Identity { certificate: certificate.pem(), key: key.serialize_pem() };
         write(&self.folder, name, &identity)?;
         Ok(identity)
     }
 
-    /// Writes a key pair for signing ServiceAccount tokens as `<name>.key`.
+    /// Writes a key pair for ServiceAccount tokens as `<name>.key` and `<name>.pub`.
     ///
     /// # Errors
     /// When it cannot be made or written.
     pub fn signing_key(&self, name: &str) -> Result<()> {
         let key = KeyPair::generate().context("cannot make a signing key")?;
-        let file = self.folder.join(format!("{name}.key"));
-        std::fs::write(file, key.serialize_pem()).context("cannot write a signing key")
+        let write = |kind: &str, text: String| {
+            std::fs::write(self.folder.join(format!("{name}.{kind}")), text)
+                .context("cannot write a signing key")
+        };
+        write("key", key.serialize_pem())?;
+        write("pub", key.public_key_pem())
     }
 
     /// A kubeconfig for a client of this authority's server, as JSON, which is YAML too.

@@ -151,6 +151,8 @@ fn fit_spec(spec: &mut Map<String, Value>, annotations: &BTreeMap<String, String
     for filled_in in ["priority", "preemptionPolicy", "overhead", "nodeName"] {
         spec.remove(filled_in);
     }
+    // They gate the proxy pod: no target is asked before they are lifted there.
+    spec.remove("schedulingGates");
     if !annotations.contains_key(keys::NO_RESERVATION) {
         spec.insert("schedulerName".to_owned(), Value::from(keys::CANDIDATE_SCHEDULER));
     }

@@ -102,13 +102,16 @@ struct File {
 async fn describe(State(args): State<Args>, Query(File { file }): Query<File>) -> Json<Value> {
     let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
     let status = tokio::fs::read_to_string("/proc/self/status").await.unwrap_or_default();
-    let user = status.lines().find_map(|line| line.strip_prefix("Uid:\t")?.split('\t').next().map(str::to_owned));
+    let user =
+        status.lines().find_map(|line| line.strip_prefix("Uid:\t")?.split('\t').next().map(str::to_owned));
     let content = match file {
         Some(file) => tokio::fs::read_to_string(file).await.ok(),
         None => None,
     };
     let can_write = tokio::fs::write("/written", "x").await.is_ok();
     let has_tools = ["/bin/sh", "/usr/bin/env"].iter().any(|tool| std::path::Path::new(tool).exists());
-    Json(json!({"env": env, "user": user, "content": content, "canWriteRoot": can_write, "hasTools": has_tools,
-        "listen": args.listen.to_string()}))
+    Json(
+        json!({"env": env, "user": user, "content": content, "canWriteRoot": can_write, "hasTools": has_tools,
+        "listen": args.listen.to_string()}),
+    )
 }

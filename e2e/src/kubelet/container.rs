@@ -147,13 +147,7 @@ fn give_up(board: &Board, container: &Container) -> i32 {
 }
 
 /// Waits out the back-off before a restart.
-async fn wait(
-    board: &Board,
-    container: &Container,
-    end: &End,
-    pause: Option<Duration>,
-    stop: &mut Stop,
-) {
+async fn wait(board: &Board, container: &Container, end: &End, pause: Option<Duration>, stop: &mut Stop) {
     board.container(&container.name, |status| {
         status.restarts = status.restarts.saturating_add(1);
         status.last = Some(end.clone());
@@ -169,12 +163,7 @@ async fn wait(
 }
 
 /// Starts the process, as soon as everything that it needs is there; `None` when the pod stops first.
-async fn start(
-    place: &Place<'_>,
-    board: &Board,
-    container: &Container,
-    stop: &mut Stop,
-) -> Option<Process> {
+async fn start(place: &Place<'_>, board: &Board, container: &Container, stop: &mut Stop) -> Option<Process> {
     loop {
         if stop.borrow().is_some() {
             return None;
@@ -219,13 +208,24 @@ async fn live(
         // A probe says that the container must be restarted.
         () = probe(place, board, container) => grace,
     };
-    end(process, grace).await
+    end(process, pre_stop(container), grace).await
+}
+
+/// How long a container wants to go on before it is asked to end.
+fn pre_stop(container: &Container) -> Duration {
+    let lifecycle = container.lifecycle.as_ref();
+    let sleep = lifecycle.and_then(|cycle| cycle.pre_stop.as_ref()).and_then(|stop| stop.sleep.as_ref());
+    sleep.and_then(|sleep| u64::try_from(sleep.seconds).ok()).map_or(Duration::ZERO, Duration::from_secs)
 }
 
 /// Asks the process to end and ends it when its grace period is over.
-async fn end(process: &Process, grace: Duration) -> i32 {
+async fn end(process: &Process, first: Duration, grace: Duration) -> i32 {
+    let first = first.min(grace);
+    if let Ok(status) = timeout(first, process.wait()).await {
+        return code(status);
+    }
     drop(process.signal(Signal::Term).await);
-    match timeout(grace, process.wait()).await {
+    match timeout(grace.saturating_sub(first), process.wait()).await {
         Ok(status) => code(status),
         Err(_) => {
             drop(process.signal(Signal::Kill).await);
@@ -275,7 +275,9 @@ async fn passes(check: Option<Check>) -> bool {
     let Some(check) = check else { return std::future::pending().await };
     let (sender, mut verdict) = watch::channel(None);
     tokio::select! {
-        () = check.watch(|is| drop(sender.send_replace(Some(is)))) => false,
+        () = check.watch(|is| {
+            sender.send_replace(Some(is));
+        }) => false,
         is = verdict.wait_for(Option::is_some) => is.is_ok_and(|is| *is == Some(true)),
     }
 }
@@ -285,7 +287,9 @@ async fn fails(check: Option<Check>) {
     let Some(check) = check else { return std::future::pending().await };
     let (sender, mut verdict) = watch::channel(true);
     tokio::select! {
-        () = check.watch(|is| drop(sender.send_replace(is))) => {}
+        () = check.watch(|is| {
+            sender.send_replace(is);
+        }) => {}
         _ = verdict.wait_for(|alive| !alive) => {}
     }
 }

@@ -124,8 +124,10 @@ impl Objects<'_> {
         let api: Api<ConfigMap> = Api::namespaced(self.host.client.clone(), &self.namespace);
         match api.get_opt(name).await {
             Ok(Some(map)) => {
-                let text = map.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes()));
-                let binary = map.binary_data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0));
+                let text =
+                    map.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes()));
+                let binary =
+                    map.binary_data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0));
                 Ok(text.chain(binary).collect())
             }
             Ok(None) if optional == Some(true) => Ok(Data::new()),

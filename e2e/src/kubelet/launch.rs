@@ -37,10 +37,8 @@ impl Place<'_> {
         std::fs::create_dir_all(&root).map_err(|error| Trouble::NotYet(error.to_string()))?;
 
         let tool = |name: &str| find(name).map_err(|error| Trouble::Never(error.to_string()));
-        let mut command = self
-            .sandbox
-            .command(&tool("unshare")?)
-            .map_err(|error| Trouble::Never(error.to_string()))?;
+        let mut command =
+            self.sandbox.command(&tool("unshare")?).map_err(|error| Trouble::Never(error.to_string()))?;
         command.args(["--mount", "--propagation", "private", "--"]).arg(tool("sh")?);
         command.args(["-c", SCRIPT, "launch"]).arg(&root);
         command.arg(self.user(container)?).arg(has_read_only_root(container).to_string());

@@ -34,7 +34,7 @@ while [ "$1" != -- ]; do
 done
 shift
 if [ "$read_only" = true ]; then
-    mount -o remount,ro "$root"
+    mount -o remount,bind,ro "$root"
 fi
 unset PWD OLDPWD
 if [ "$user" = root ]; then

@@ -16,7 +16,7 @@ use super::container::{Board, Policy, Stop, run as run_container};
 use super::launch::{Place, volumes as volumes_folder};
 use super::status::PodStatus;
 use super::volumes::{REFRESH, Trouble, Volumes};
-use super::{Host, Seen};
+use super::{Host, Seen, known};
 use crate::network::Sandbox;
 
 const RETRY: Duration = Duration::from_millis(300);
@@ -34,6 +34,9 @@ pub(super) async fn run(host: Arc<Host>, seen: watch::Receiver<Seen>) {
         }
         sleep(RETRY).await;
     };
+    for field in known::unknown(&pod) {
+        host.faults.add(format!("{}: {field}", pod.name_any()));
+    }
     let board = Board::new(PodStatus::new(&pod, host.address(), Timestamp::now()));
     board.change(|status| status.address = Some(sandbox.address));
     let (stopper, stop) = watch::channel(None);
@@ -81,7 +84,11 @@ async fn obey(mut seen: watch::Receiver<Seen>, stopper: watch::Sender<Option<Dur
             let metadata = &seen.pod.metadata;
             let seconds = metadata.deletion_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok());
             let deleted = metadata.deletion_timestamp.is_some();
-            if seen.gone { Some(Duration::ZERO) } else { seconds.filter(|_| deleted).map(Duration::from_secs) }
+            if seen.gone {
+                Some(Duration::ZERO)
+            } else {
+                seconds.filter(|_| deleted).map(Duration::from_secs)
+            }
         };
         if grace.is_some() {
             stopper.send_replace(grace);
@@ -110,15 +117,13 @@ async fn containers(place: &Place<'_>, board: &Board, stop: &Stop) {
     let spec = place.pod.spec.clone().unwrap_or_default();
     let policy = Policy::of(spec.restart_policy.as_deref());
     for container in spec.init_containers.iter().flatten() {
-        if container.restart_policy.is_some() {
-            place.host.faults.add(format!("{}: a sidecar", place.pod.name_any()));
-        }
         let policy = if policy == Policy::Always { Policy::OnFailure } else { policy };
         if run_container(place, board, container, policy, stop.clone()).await != 0 {
             return;
         }
     }
-    let all = spec.containers.iter().map(|container| run_container(place, board, container, policy, stop.clone()));
+    let all =
+        spec.containers.iter().map(|container| run_container(place, board, container, policy, stop.clone()));
     join_all(all).await;
 }
 
@@ -171,8 +176,7 @@ async fn say(host: &Host, pod: &Pod, board: &Board) {
 async fn remove(host: &Host, pod: &Pod, seen: watch::Receiver<Seen>) {
     let pods: Api<Pod> = Api::namespaced(host.client.clone(), &pod.namespace().unwrap_or_default());
     let preconditions = Some(Preconditions { uid: pod.uid(), resource_version: None });
-    let parameters =
-        DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
+    let parameters = DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
     while !seen.borrow().gone {
         match pods.delete(&pod.name_any(), &parameters).await {
             Ok(_) => return,

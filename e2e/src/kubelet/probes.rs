@@ -35,12 +35,15 @@ impl Check {
                 return Err(Trouble::Never(format!("an HTTPS probe of {}", container.name)));
             }
             let host = match &get.host {
-                Some(host) => host.parse().map_err(|_| Trouble::Never(format!("probe host {host}")))?,
+                Some(host) => {
+                    host.parse().map_err(|error| Trouble::Never(format!("probe host {host}: {error}")))?
+                }
                 None => pod,
             };
             let path = get.path.as_deref().unwrap_or("/");
-            let request =
-                format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: kube-probe/harness\r\nConnection: close\r\n\r\n");
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: kube-probe/harness\r\nConnection: close\r\n\r\n"
+            );
             (Some(request), (host, port(container, &get.port)?))
         } else if let Some(socket) = &probe.tcp_socket {
             (None, (pod, port(container, &socket.port)?))
@@ -68,7 +71,8 @@ impl Check {
         stream.write_all(request.as_bytes()).await?;
         let mut head = [0_u8; 12];
         stream.read_exact(&mut head).await?;
-        let code = std::str::from_utf8(&head).ok().and_then(|head| head.strip_prefix("HTTP/1.1 ")?.parse().ok());
+        let code =
+            std::str::from_utf8(&head).ok().and_then(|head| head.strip_prefix("HTTP/1.1 ")?.parse().ok());
         Ok(code.is_some_and(|code: u16| (200..400).contains(&code)))
     }
 

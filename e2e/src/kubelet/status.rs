@@ -117,7 +117,8 @@ impl PodStatus {
         if self.over {
             return if all_ended && codes.max() == Some(0) { "Succeeded" } else { "Failed" };
         }
-        let has_run = self.main.iter().any(|is| is.restarts > 0 || !matches!(is.doing, Doing::Waiting { .. }));
+        let has_run =
+            self.main.iter().any(|is| is.restarts > 0 || !matches!(is.doing, Doing::Waiting { .. }));
         if self.initialized() && has_run { "Running" } else { "Pending" }
     }
 
@@ -131,7 +132,8 @@ impl PodStatus {
             ("ContainersReady", ready),
             ("Ready", ready),
         ];
-        let conditions: Vec<Value> = conditions.into_iter().map(|(kind, is)| self.condition(kind, is, now)).collect();
+        let conditions: Vec<Value> =
+            conditions.into_iter().map(|(kind, is)| self.condition(kind, is, now)).collect();
         let statuses = |of: &[ContainerStatus]| of.iter().map(ContainerStatus::value).collect::<Vec<_>>();
         let mut value = json!({
             "phase": self.phase(),

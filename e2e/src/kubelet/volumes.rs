@@ -111,11 +111,7 @@ impl Volumes<'_> {
     }
 
     /// A token that is bound to this pod, asked for again when four fifths of its time are over.
-    async fn token(
-        &self,
-        source: &ServiceAccountTokenProjection,
-        folder: &Path,
-    ) -> Result<Data, Trouble> {
+    async fn token(&self, source: &ServiceAccountTokenProjection, folder: &Path) -> Result<Data, Trouble> {
         let marker = folder.with_extension(format!("{}.renew-at", source.path.replace('/', "-")));
         let due = std::fs::read_to_string(&marker).ok().and_then(|text| text.parse::<i64>().ok());
         let now = Timestamp::now().as_second();

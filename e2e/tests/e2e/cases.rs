@@ -4,16 +4,22 @@ use anyhow::Result;
 use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
-use crate::the_ground;
+use crate::{
+    admission, api, budget, chart, daemons, outages, owners, placement, silence, sources, targets,
+    the_ground, twins,
+};
+
+/// What a test does.
+pub(crate) type Run = Box<dyn for<'a> Fn(&'a Ground) -> LocalBoxFuture<'a, Result<()>> + Send>;
 
 /// One test.
 pub(crate) struct Case {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// It disturbs a whole cluster.
     pub(crate) alone: bool,
     /// It needs clusters that the run itself started.
     pub(crate) needs_local: bool,
-    pub(crate) run: for<'a> fn(&'a Ground) -> LocalBoxFuture<'a, Result<()>>,
+    pub(crate) run: Run,
 }
 
 macro_rules! case {
@@ -21,10 +27,10 @@ macro_rules! case {
         Case {
             $($flag: true,)*
             ..Case {
-                name: concat!(stringify!($module), "::", stringify!($name)),
+                name: concat!(stringify!($module), "::", stringify!($name)).to_owned(),
                 alone: false,
                 needs_local: false,
-                run: |ground| Box::pin($module::$name(ground)),
+                run: Box::new(|ground| Box::pin($module::$name(ground))),
             }
         }
     };
@@ -32,7 +38,7 @@ macro_rules! case {
 
 /// All tests, in the order in which they are started.
 pub(crate) fn all() -> Vec<Case> {
-    vec![
+    let mut all = vec![
         case!(the_ground::a_fake_node_runs_pods, needs_local),
         case!(the_ground::a_job_on_a_fake_node_completes, needs_local),
         case!(the_ground::a_fake_kubelet_stops_containers_before_a_pod_goes, needs_local),
@@ -45,8 +51,66 @@ pub(crate) fn all() -> Vec<Case> {
         case!(the_ground::a_job_on_the_harness_ends_with_its_exit_code, needs_local),
         case!(the_ground::a_deleted_pod_gets_its_grace_period, needs_local),
         case!(the_ground::an_unknown_volume_is_a_fault, needs_local),
+        case!(chart::components_become_available_and_targets_ready),
+        case!(chart::an_elected_pod_runs_in_a_target),
+        case!(api::invalid_objects_are_refused_with_their_reason),
+        case!(api::kubectl_knows_short_names_and_columns),
+        case!(admission::an_elected_pod_becomes_a_proxy_pod),
+        case!(admission::w34_a_delegate_has_the_whole_spec_of_the_users_pod),
+        case!(admission::w29_what_only_components_may_write_is_refused_from_users),
+        case!(admission::pods_elect_themselves_or_opt_out, needs_local),
+        case!(admission::case_040_pods_of_the_release_are_never_elected),
+        case!(admission::case_009_priorities_are_those_of_the_target),
+        case!(admission::case_008_updates_of_a_proxy_pod_are_not_mutated),
+        case!(placement::pods_spread_over_both_targets),
+        case!(placement::node_selectors_and_taints_of_the_target_are_honoured, needs_local),
+        case!(
+            placement::w03_pods_with_one_host_port_run_one_on_a_node_and_the_next_when_one_goes,
+            needs_local
+        ),
+        case!(placement::w04_a_pod_that_found_no_room_runs_as_soon_as_a_node_is_added, needs_local),
+        case!(placement::w01_pods_that_fit_nowhere_do_not_delay_others),
+        case!(placement::w10_a_chaperon_has_a_name_that_follows_from_pod_and_target),
+        case!(placement::a_pod_with_a_claim_is_held_with_an_event),
+        case!(placement::case_010_a_gated_pod_is_placed_once_its_gates_lift),
+        case!(placement::case_017_a_namespace_that_one_target_lacks_keeps_no_pod_from_the_other),
+        case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
+        case!(sources::w24_a_cluster_source_gets_its_account_and_its_bindings),
+        case!(sources::w25_a_sources_bindings_are_written_once_and_go_with_it),
+        case!(targets::w17_w14_targets_are_added_broken_and_repaired_without_a_restart, needs_local),
+        case!(targets::w18_w19_with_its_target_go_the_virtual_node_and_the_pods_on_it, needs_local),
+        case!(targets::w15_two_targets_for_one_cluster_are_told_and_the_older_one_goes_on),
+        case!(targets::w28_a_kubeconfig_that_reaches_for_files_or_commands_is_refused),
+        case!(targets::w06_w11_a_proxy_pod_stays_until_its_delegate_has_stopped),
+        case!(targets::case_016_a_target_serves_its_own_namespace_only, needs_local),
+        case!(targets::a_cordoned_virtual_node_takes_no_pods_and_keeps_those_it_has, needs_local),
+        case!(twins::w07_two_sources_of_one_name_leave_each_others_delegates_alone, needs_local),
+        case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
+        case!(chart::a_broken_port_probe_or_rule_of_the_chart_is_noticed, needs_local),
+        case!(budget::a_pod_costs_at_most_thirteen_writes, alone),
+        case!(admission::w44_case_007_an_outage_of_the_webhook_stops_elected_pods_only, alone),
+        case!(
+            outages::work_that_ended_while_the_chaperon_controller_was_down_never_runs_again,
+            needs_local,
+            alone
+        ),
+        case!(silence::a_frozen_target_delays_only_pods_that_are_bound_to_it, needs_local, alone),
+        case!(
+            silence::a_frozen_candidate_scheduler_delays_only_pods_that_are_bound_to_its_target,
+            needs_local,
+            alone
+        ),
+        case!(silence::w13_a_cut_target_is_shown_and_nothing_of_it_is_deleted, needs_local, alone),
+        case!(silence::a_delegate_lost_while_the_source_is_away_is_made_again, needs_local, alone),
+        case!(
+            silence::case_013_a_pod_deleted_while_its_target_is_away_goes_when_it_is_back,
+            needs_local,
+            alone
+        ),
         case!(the_ground::a_cut_cluster_is_out_of_reach, needs_local, alone),
         case!(the_ground::a_frozen_api_server_is_silent, needs_local, alone),
         case!(the_ground::a_killed_run_leaves_nothing_behind, needs_local, alone),
-    ]
+    ];
+    all.extend(owners::cases());
+    all
 }

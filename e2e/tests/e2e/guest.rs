@@ -1,5 +1,7 @@
 //! Pods that run `e2e-guest`, and questions to them.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use e2e::cluster::Cluster;
 use e2e::kubelet::{CONTROL_PLANE, NODE};
@@ -18,7 +20,12 @@ pub(crate) fn pod(name: &str, arguments: &[&str]) -> Value {
             "nodeSelector": {"kubernetes.io/hostname": NODE},
             "tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}],
             "terminationGracePeriodSeconds": 5,
-            "containers": [{"name": "guest", "image": "multicluster-e2e-guest:test", "args": arguments}],
+            "containers": [{
+                "name": "guest",
+                "image": "multicluster-e2e-guest:test",
+                "args": arguments,
+                "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1},
+            }],
         },
     })
 }
@@ -93,8 +100,15 @@ pub(crate) fn is(pod: &Pod, condition: &str) -> bool {
 
 /// Asks a running guest, and returns the body of its answer.
 pub(crate) async fn ask(pod: &Pod, path: &str) -> Result<String> {
-    let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).context("the pod has no address")?;
-    let mut stream = tokio::net::TcpStream::connect((address.as_str(), 8080)).await.context("cannot connect")?;
+    let answer = tokio::time::timeout(Duration::from_secs(5), exchange(pod, path)).await;
+    answer.context("the guest does not answer")?
+}
+
+async fn exchange(pod: &Pod, path: &str) -> Result<String> {
+    let address =
+        pod.status.as_ref().and_then(|status| status.pod_ip.clone()).context("the pod has no address")?;
+    let mut stream =
+        tokio::net::TcpStream::connect((address.as_str(), 8080)).await.context("cannot connect")?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.context("cannot ask")?;
     let mut answer = String::new();

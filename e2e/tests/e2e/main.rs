@@ -6,9 +6,26 @@
 
 #![expect(clippy::print_stderr, reason = "a test binary reports its progress")]
 
+mod admission;
+mod api;
+mod budget;
 mod cases;
+mod chart;
+mod daemons;
 mod guest;
+mod installed;
+mod outages;
+mod owners;
+mod placement;
+mod recorder;
+mod refusals;
+mod scene;
+mod silence;
+mod sources;
+mod targets;
 mod the_ground;
+mod third;
+mod twins;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -69,7 +86,8 @@ fn run() -> Result<ExitCode> {
     let trials = cases::all().into_iter().map(|case| {
         let (ground, order, handle) = (Arc::clone(&ground), Arc::clone(&order), runtime.handle().clone());
         let ignored = case.needs_local && !ground.is_local();
-        Trial::test(case.name, move || conduct(&case, &ground, &order, &handle)).with_ignored_flag(ignored)
+        Trial::test(case.name.clone(), move || conduct(&case, &ground, &order, &handle))
+            .with_ignored_flag(ignored)
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     ground.check_faults()?;
@@ -88,11 +106,8 @@ async fn prepare(provider: &Provider) -> Result<Ground> {
 
 fn conduct(case: &Case, ground: &Arc<Ground>, order: &RwLock<()>, handle: &Handle) -> Result<(), Failed> {
     handle.block_on(async {
-        let (_shared, _alone) = if case.alone {
-            (None, Some(order.write().await))
-        } else {
-            (Some(order.read().await), None)
-        };
+        let (_shared, _alone) =
+            if case.alone { (None, Some(order.write().await)) } else { (Some(order.read().await), None) };
         let outcome = match tokio::time::timeout(LONGEST_TEST, (case.run)(ground)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(anyhow::anyhow!("the test did not end within {LONGEST_TEST:?}")),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use e2e::controlplane::{API_PORT, Options};
 use e2e::ground::Ground;
 use e2e::keys;
-use e2e::process::{Process, Signal};
+use e2e::process::Process;
 use e2e::wait::{SOON, throughout, until};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
@@ -72,7 +72,8 @@ pub(crate) async fn a_fake_kubelet_stops_containers_before_a_pod_goes(ground: &G
         Ok(pods.get_opt("held").await?.is_some())
     })
     .await?;
-    let free = Patch::Json::<()>(serde_json::from_value(json!([{"op": "remove", "path": "/metadata/finalizers"}]))?);
+    let free =
+        Patch::Json::<()>(serde_json::from_value(json!([{"op": "remove", "path": "/metadata/finalizers"}]))?);
     pods.patch("held", &PatchParams::default(), &free).await?;
     gone(cluster, "fake-deletes", "held").await
 }
@@ -117,7 +118,9 @@ pub(crate) async fn a_pod_runs_under_its_own_account(ground: &Ground) -> Result<
         if code == "200" { Ok(Some(())) } else { bail!("{code}") }
     })
     .await?;
-    for path in [format!("/api/v1/namespaces/{namespace}/secrets"), "/api/v1/namespaces/default/configmaps".into()] {
+    for path in
+        [format!("/api/v1/namespaces/{namespace}/secrets"), "/api/v1/namespaces/default/configmaps".into()]
+    {
         let code = ask(&reader, &format!("/api?path={path}")).await?;
         ensure!(code == "403", "{path} was answered with {code}");
     }
@@ -141,11 +144,13 @@ pub(crate) async fn a_container_sees_only_what_its_pod_says(ground: &Ground) -> 
             {"name": "OWN_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "OWN_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         ],
+        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
         "securityContext": {"runAsUser": 4321, "readOnlyRootFilesystem": true},
         "volumeMounts": [{"name": "settings", "mountPath": "/etc/settings", "readOnly": true}],
     }]);
     let guest = with(pod("guest", &[]), "/spec/containers", container)?;
-    let guest = with(guest, "/spec/volumes", json!([{"name": "settings", "configMap": {"name": "settings"}}]))?;
+    let guest =
+        with(guest, "/spec/volumes", json!([{"name": "settings", "configMap": {"name": "settings"}}]))?;
     create(cluster, namespace, guest).await?;
     let guest = becomes(cluster, namespace, "guest", "Ready").await?;
     let describe = async || -> Result<Value> {
@@ -349,7 +354,8 @@ pub(crate) async fn a_killed_run_leaves_nothing_behind(ground: &Ground) -> Resul
         Ok(processes_of(DOOMED)?.iter().any(|line| line.contains("kwok")).then_some(()))
     })
     .await?;
-    run.signal(Signal::Kill).await?;
+    // Only the outermost process: everything else must end by itself.
+    e2e::tools::run("sh", &["-c", &format!("kill -KILL {}", run.pid)]).await?;
     until(Duration::from_secs(10), "all its processes are gone", async || {
         let left = processes_of(DOOMED)?;
         if left.is_empty() { Ok(Some(())) } else { bail!("{left:?}") }

@@ -58,6 +58,14 @@ fn case_009_what_admission_filled_in_is_left_to_the_target() {
 }
 
 #[test]
+fn case_010_gates_that_were_lifted_in_the_source_do_not_gate_the_delegate() {
+    check(
+        &json!({"schedulingGates": [{"name": "example.com/later"}], "hostname": "a"}),
+        &json!({"hostname": "a"}),
+    );
+}
+
+#[test]
 fn every_mount_of_the_source_token_goes() {
     let mount =
         json!({"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});

@@ -1,0 +1,74 @@
+//! Measurements on the test ground.
+//!
+//! `burst`: a Deployment of many replicas, once in a plain cluster and once in a source with targets, in the
+//! same run, with the same fake nodes in all and the limits of clients and servers lifted for both.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
+
+mod burst;
+mod freeze;
+mod recorder;
+mod report;
+mod writes;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, ValueEnum};
+use e2e::binaries::Binaries;
+use e2e::namespaces::{Side, enter};
+use freeze::What;
+
+/// Measures the project beside a plain cluster.
+#[derive(Debug, Clone, Parser)]
+struct Args {
+    /// What is measured.
+    #[arg(long, value_enum, default_value = "burst")]
+    work: Work,
+    /// How many pods.
+    #[arg(long, default_value_t = 1000)]
+    pods: usize,
+    /// How many target clusters.
+    #[arg(long, default_value_t = 2)]
+    targets: usize,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Work {
+    /// All pods at once.
+    Burst,
+    /// One of two targets is frozen, by its API server, when half of the pods are bound.
+    FreezeApiServer,
+    /// The same, by its candidate-scheduler.
+    FreezeCandidateScheduler,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<ExitCode> {
+    Binaries::ensure()?;
+    if let Side::Outside(code) = enter()? {
+        return Ok(code);
+    }
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let (report, is_good) = match args.work {
+        Work::Burst => {
+            let report = runtime.block_on(burst::run(args.pods, args.targets))?;
+            (report.to_string(), report.is_complete())
+        }
+        Work::FreezeApiServer => runtime.block_on(freeze::run(args.pods, What::ApiServer))?,
+        Work::FreezeCandidateScheduler => {
+            runtime.block_on(freeze::run(args.pods, What::CandidateScheduler))?
+        }
+    };
+    print!("{report}");
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
