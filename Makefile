@@ -41,7 +41,7 @@ test: build unit e2e ## All tests.
 
 .PHONY: unit
 unit: toolchain ## Tests that need no cluster.
-	$(CARGO) test $(ALL) --lib --bins
+	$(CARGO) test $(ALL) --lib --bins --test wire
 
 .PHONY: e2e
 e2e: build ## Tests on real control planes.
