@@ -47,12 +47,16 @@ unit: toolchain ## Tests that need no cluster.
 e2e: build ## Tests on real control planes.
 	$(CARGO) test $(ALL) --test e2e
 
+.PHONY: e2e-kind
+e2e-kind: ## The same tests on kind, where Docker is present.
+	deploy/kind/e2e.sh
+
 .PHONY: bench
 bench: build ## Measure: make bench WORK=burst PODS=1000 TARGETS=2.
 	$(BIN)/bench --work $(WORK) --pods $(PODS) --targets $(TARGETS)
 
 .PHONY: ci
-ci: lint check-gen arch docs charts test ## What every change must pass.
+ci: scripts lint check-gen arch docs charts test ## What every change must pass.
 
 .PHONY: fmt
 fmt: ## Format the Rust code.
@@ -62,6 +66,17 @@ fmt: ## Format the Rust code.
 lint: toolchain ## Formatting and clippy.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
+
+# Workflows and scripts run only elsewhere: a linter reads them here.
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
+SCRIPTS := .ci/run charts/check.sh deploy/kind/e2e.sh
+
+.PHONY: scripts
+scripts: toolchain ## Lint scripts and workflows.
+	@command -v shellcheck > /dev/null || { apt-get -qq update && apt-get -qq install -y shellcheck > /dev/null; } \
+	  || { echo "error: shellcheck is missing; install the Debian package shellcheck" >&2; exit 1; }
+	shellcheck $(SCRIPTS)
+	go run $(ACTIONLINT) .github/workflows/*.yml
 
 .PHONY: gen
 gen: build ## Write generated files.

@@ -248,7 +248,7 @@ definitions() {
   accepts "definitions" crds || return
   kinds=$(grep -c '^kind: CustomResourceDefinition' "$WORK/out")
   kept=$(grep -c '^    helm.sh/resource-policy: keep' "$WORK/out")
-  [ "$kinds" -eq 6 ] && [ "$kept" -eq 6 ] || fault "$kinds definitions, of which $kept are kept; six of each are wanted"
+  if [ "$kinds" -ne 6 ] || [ "$kept" -ne 6 ]; then fault "$kinds definitions, of which $kept are kept; six of each are wanted"; fi
   accepts "crds.enabled=false" $UMBRELLA --set crds.enabled=false
   ! grep -q '^kind: CustomResourceDefinition' "$WORK/out" || fault "crds.enabled=false: the definitions are still there"
 }
