@@ -1,1 +1,56 @@
-//! proxy-scheduler.
+//! The scheduler of the source: asks targets for each proxy pod, elects one, and allows it.
+//!
+//! Watches: proxy pods (field selector `spec.schedulerName=admiralty-proxy`), virtual nodes, Targets and
+//! ClusterTargets with their Secrets; in each usable target the PodChaperons of this source and the
+//! ClusterSummary.
+//!
+//! Writes: in the source bindings, `PodScheduled=False` of proxy pods without a node, events; in targets
+//! PodChaperons (creates, renews, allows, deletes).
+//!
+//! Promises: a pod is bound by one compare-and-swap that names the elected PodChaperon; a PodChaperon is allowed
+//! only after that binding, never two for one pod. What a target does not say, fails or refuses counts against
+//! that target alone. Nothing waits for a silent target.
+//!
+//! Never: removes a finalizer, touches a pod that has a node, creates a PodChaperon that is allowed, or does
+//! anything in a target that does not serve the pod's namespace.
+//!
+//! Everything is decided in [`machine`], which knows no clock and no network; [`observe`] reduces objects to what
+//! it looks at, `call` and `apply` carry out what it says.
+//!
+//! # RBAC
+//!
+//! In the source, for its ServiceAccount:
+//!
+//! | group | resources | verbs | reason |
+//! |---|---|---|---|
+//! | core | pods | get, list, watch | proxy pods; a live read after a lost race or a timeout of a binding |
+//! | core | pods/binding | create | the election |
+//! | core | pods/status | patch | `PodScheduled` of a proxy pod without a node |
+//! | core | nodes | get, list, watch | virtual nodes |
+//! | core | namespaces (`kube-system`) | get | the UID of this cluster |
+//! | core | secrets | get, list, watch | kubeconfigs of targets |
+//! | core | events | create | `Scheduled`, `FailedScheduling` |
+//! | multicluster.admiralty.io | targets, clustertargets | get, list, watch | the registry of targets |
+//! | multicluster.admiralty.io | podchaperons | get, list, watch, create, patch, delete | targets with `self: true` |
+//! | multicluster.admiralty.io | clustersummaries | get, list, watch | targets with `self: true` |
+//! | coordination.k8s.io | leases (own namespace) | get, list, watch, create, update, patch | leader election |
+//!
+//! In a target, for the identity of the source, in the namespaces that it serves:
+//!
+//! | group | resources | verbs | reason |
+//! |---|---|---|---|
+//! | multicluster.admiralty.io | podchaperons | get, list, watch, create, patch, delete | ask, renew, allow, take back |
+//! | multicluster.admiralty.io | clustersummaries | get, list, watch | rank |
+
+mod apply;
+pub mod args;
+mod call;
+pub mod controller;
+pub mod error;
+pub mod machine;
+pub mod metrics;
+pub mod observe;
+pub mod rank;
+
+/// Name of this component.
+pub const COMPONENT: &str = "proxy-scheduler";

@@ -1,0 +1,310 @@
+//! The streams that feed the machine, and the tasks that carry out what it says.
+
+use crate::apply::{Home, Remote};
+use crate::args::Args;
+use crate::call::{Call, Lane};
+use crate::error::Error;
+use crate::machine::{Action, Event, Id, Machine};
+use crate::metrics::Metrics;
+use crate::observe::{self, Source};
+use api::{ClusterSummary, Node, Pod, PodChaperon, keys};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::runtime::watcher::Config;
+use runtime::{CancellationToken, Class, Runtime, Seen, Target, Targets, lease, watch};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+/// Asks in flight to one target; permissions and deletions pass beside them.
+const ASKS: usize = 32;
+/// Events that are taken in before the machine decides.
+const BATCH: usize = 512;
+
+/// What the main loop is woken by.
+enum Message {
+    Seen(Box<Event>),
+    /// The registry has changed; what it holds is read when the message is.
+    Targets,
+}
+
+type Sender = mpsc::UnboundedSender<Message>;
+
+/// Serves until shutdown.
+///
+/// # Errors
+///
+/// Metrics cannot be registered, leader election fails, or this cluster cannot say who it is.
+pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
+    let metrics = Metrics::new(&runtime.metrics.registry)?;
+    // A standby follows the targets as well, so that it can begin at once.
+    let targets = Targets::start(&runtime);
+    runtime.readiness.set("started", true);
+    lease::lead(&runtime, |token| {
+        let seat =
+            Seat { runtime: &runtime, args: &args, metrics: metrics.clone(), targets: targets.clone() };
+        seat.lead(token)
+    })
+    .await
+}
+
+/// What a leader needs.
+struct Seat<'a> {
+    runtime: &'a Runtime,
+    args: &'a Args,
+    metrics: Metrics,
+    targets: Targets,
+}
+
+impl Seat<'_> {
+    async fn lead(self, token: CancellationToken) -> anyhow::Result<()> {
+        let Self { runtime, args, metrics, targets } = self;
+        let uid = tokio::select! { uid = identity(&runtime.client) => uid?, () = token.cancelled() => return Ok(()) };
+        let source = Arc::new(Source { name: args.cluster_name.clone(), uid });
+        info!(cluster = source.uid, "places the pods of this cluster");
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let pods = watch_pods(runtime.clone(), Arc::clone(&source), sender.clone());
+        let nodes = watch_nodes(runtime.clone(), sender.clone());
+        tokio::spawn(token.clone().run_until_cancelled_owned(pods));
+        tokio::spawn(token.clone().run_until_cancelled_owned(nodes));
+        let registry = follow_registry(targets.clone(), sender.clone());
+        let remote =
+            Watches { runtime: runtime.clone(), source: Arc::clone(&source), sender: sender.clone() };
+        let remote = remote.drive(targets.clone(), token.clone());
+        let home = Home { client: runtime.client.clone(), manager: runtime.manager().into(), source };
+        let shell = Shell { home, metrics, targets, remotes: HashMap::new(), sender, token: token.clone() };
+        tokio::select! {
+            () = token.cancelled() => (),
+            () = shell.work(inbox) => (),
+            ((), ()) = futures::future::join(registry, remote) => (),
+        }
+        Ok(())
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The UID of this cluster.
+async fn identity(client: &kube::Client) -> Result<String, Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace =
+        namespaces.get("kube-system").await.map_err(|source| Error::Identity { source: Box::new(source) })?;
+    namespace.metadata.uid.ok_or(Error::NoIdentity)
+}
+
+/// Sends; when nobody listens any more, leadership is over and the sender is about to be dropped too.
+fn send(sender: &Sender, message: Message) {
+    if sender.send(message).is_err() {
+        debug!("an event came after the end of leadership");
+    }
+}
+
+async fn watch_pods(runtime: Runtime, source: Arc<Source>, sender: Sender) {
+    let config = Config::default().fields(&format!("spec.schedulerName={}", keys::PROXY_SCHEDULER));
+    let mut events =
+        Box::pin(watch(Api::<Pod>::all(runtime.client.clone()), config, "local", &runtime.metrics));
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Seen::Replaced(pods) => {
+                Event::PodsReplaced(pods.into_iter().map(|pod| observe::pod(pod, &source)).collect())
+            }
+            Seen::Applied(pod) => Event::PodApplied(observe::pod(pod, &source)),
+            Seen::Deleted(pod) => Event::PodDeleted(pod.uid().into()),
+            Seen::Failed(_) => continue,
+        };
+        send(&sender, Message::Seen(Box::new(event)));
+    }
+}
+
+async fn watch_nodes(runtime: Runtime, sender: Sender) {
+    let config = Config::default().labels(&format!("{}={}", keys::PROVIDER, keys::PROVIDER_VALUE));
+    let mut events =
+        Box::pin(watch(Api::<Node>::all(runtime.client.clone()), config, "local", &runtime.metrics));
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Seen::Replaced(nodes) => Event::NodesReplaced(nodes.iter().filter_map(observe::node).collect()),
+            Seen::Applied(node) => observe::node(&node)
+                .map_or_else(|| Event::NodeDeleted(node.name().into()), Event::NodeApplied),
+            Seen::Deleted(node) => Event::NodeDeleted(node.name().into()),
+            Seen::Failed(_) => continue,
+        };
+        send(&sender, Message::Seen(Box::new(event)));
+    }
+}
+
+async fn follow_registry(mut targets: Targets, sender: Sender) {
+    targets.synced().await;
+    loop {
+        send(&sender, Message::Targets);
+        targets.changed().await;
+    }
+}
+
+/// What the watches of a target need.
+#[derive(Clone)]
+struct Watches {
+    runtime: Runtime,
+    source: Arc<Source>,
+    sender: Sender,
+}
+
+impl Watches {
+    /// Watches every usable target, each in a task of its own.
+    async fn drive(self, targets: Targets, token: CancellationToken) {
+        targets
+            .drive(token, |target, token| {
+                let watches = self.clone();
+                async move {
+                    // The target comes before what is seen there.
+                    send(&watches.sender, Message::Targets);
+                    token.run_until_cancelled(watches.watch(&target)).await;
+                }
+            })
+            .await;
+    }
+
+    async fn watch(&self, target: &Target) {
+        let Some((client, cluster_uid)) = target.usable() else { return };
+        let metrics = &self.runtime.metrics;
+        let (id, label) = (Id::from(target.virtual_node()), target.key.to_string());
+        let api: Api<PodChaperon> = match target.key.namespace.as_str() {
+            "" => Api::all(client.clone()),
+            namespace => Api::namespaced(client.clone(), namespace),
+        };
+        let own = Config::default().labels(&format!("{}={}", keys::PARENT_CLUSTER_UID, self.source.uid));
+        let chaperons = watch(api, own, &label, metrics)
+            .filter_map(|seen| std::future::ready(chaperon_event(seen, &id, cluster_uid)));
+        let summaries = Api::<ClusterSummary>::all(client.clone());
+        let summaries = watch(summaries, Config::default(), &label, metrics)
+            .filter_map(|seen| std::future::ready(summary_event(seen, &id)));
+        let mut events = std::pin::pin!(futures::stream::select(chaperons, summaries));
+        while let Some(event) = events.next().await {
+            send(&self.sender, Message::Seen(Box::new(event)));
+        }
+    }
+}
+
+fn chaperon_event(seen: Seen<PodChaperon>, id: &Id, cluster_uid: &str) -> Option<Event> {
+    let target = Arc::clone(id);
+    let read = |chaperon: &PodChaperon| observe::podchaperon(chaperon, id, cluster_uid);
+    match seen {
+        Seen::Replaced(all) => {
+            Some(Event::ChaperonsReplaced { target, chaperons: all.iter().filter_map(read).collect() })
+        }
+        Seen::Applied(chaperon) => Some(Event::ChaperonApplied { target, chaperon: read(&chaperon)? }),
+        Seen::Deleted(chaperon) => {
+            let gone = read(&chaperon)?;
+            Some(Event::ChaperonDeleted { target, parent: gone.parent, uid: gone.uid })
+        }
+        // An expired history is no trouble: the list comes anew.
+        Seen::Failed(Class::Conflict) => None,
+        Seen::Failed(Class::Forbidden) => {
+            Some(Event::WatchFailed { target, reason: "the target forbids to watch PodChaperons".to_owned() })
+        }
+        Seen::Failed(_) => {
+            Some(Event::WatchFailed { target, reason: "the target does not answer".to_owned() })
+        }
+    }
+}
+
+fn summary_event(seen: Seen<ClusterSummary>, id: &Id) -> Option<Event> {
+    let summary = match seen {
+        Seen::Replaced(all) => {
+            all.into_iter().find(|found| found.metadata.name.as_deref() == Some(keys::SINGLETON))
+        }
+        Seen::Applied(summary) => Some(summary),
+        Seen::Deleted(_) => None,
+        Seen::Failed(_) => return None,
+    };
+    Some(Event::SummarySeen { target: Arc::clone(id), summary: summary.map(observe::summary) })
+}
+
+/// Everything that calls need.
+struct Shell {
+    home: Home,
+    metrics: Metrics,
+    targets: Targets,
+    remotes: HashMap<Id, Lane>,
+    sender: Sender,
+    token: CancellationToken,
+}
+
+impl Shell {
+    /// Feeds the machine and starts what it says, for ever.
+    async fn work(mut self, mut inbox: mpsc::UnboundedReceiver<Message>) {
+        let mut machine = Machine::default();
+        let start = Instant::now();
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let wakeup = machine.next_wakeup().map(|at| start + at);
+            tokio::select! {
+                _count = inbox.recv_many(&mut batch, BATCH) => (),
+                () = sleep_until(wakeup) => (),
+            }
+            let now = start.elapsed();
+            for message in batch.drain(..) {
+                let event = match message {
+                    Message::Seen(event) => *event,
+                    Message::Targets => self.take_targets(),
+                };
+                machine.handle(event, now);
+            }
+            for action in machine.settle(now) {
+                self.run(action, start);
+            }
+            self.metrics.show(&machine);
+        }
+    }
+
+    /// Reads the registry as it is now.
+    fn take_targets(&mut self) -> Event {
+        let current = self.targets.current();
+        let mut remotes = HashMap::new();
+        for target in current.values() {
+            let Some((client, cluster_uid)) = target.usable() else { continue };
+            let id = Id::from(target.virtual_node());
+            let lane =
+                self.remotes.remove(&id).map_or_else(|| Arc::new(Semaphore::new(ASKS)), |(_, lane)| lane);
+            let remote = Remote {
+                key: target.key.clone(),
+                id: Arc::clone(&id),
+                client: client.clone(),
+                cluster_uid: cluster_uid.to_owned(),
+                labels: target.settings.label_rewriting,
+            };
+            remotes.insert(id, (remote, lane));
+        }
+        self.remotes = remotes;
+        Event::Targets(current.values().map(|target| observe::target(target)).collect())
+    }
+
+    /// Starts the call that an action asks for; its end comes back as an event.
+    fn run(&self, action: Action, start: Instant) {
+        let call = Call { home: self.home.clone(), metrics: self.metrics.clone(), start };
+        let sender = self.sender.clone();
+        let (pod, remote) = match &action {
+            Action::Create { target, pod, .. } => (Arc::clone(pod), self.remotes.get(target).cloned()),
+            Action::Renew { chaperon, .. } | Action::Allow { chaperon, .. } | Action::Delete { chaperon } => {
+                (Arc::clone(&chaperon.parent), self.remotes.get(&chaperon.target).cloned())
+            }
+            Action::Bind { pod, .. }
+            | Action::Explain { pod, .. }
+            | Action::Reread { pod }
+            | Action::Scheduled { pod, .. } => (Arc::clone(&pod.uid), None),
+        };
+        tokio::spawn(self.token.clone().run_until_cancelled_owned(async move {
+            call.run(action, remote, |outcome| {
+                send(&sender, Message::Seen(Box::new(Event::Finished { pod: Arc::clone(&pod), outcome })));
+            })
+            .await;
+        }));
+    }
+}

@@ -1,0 +1,96 @@
+//! Which target is asked next.
+
+use super::Machine;
+use super::model::{Id, Width};
+use super::target::{PROBES, Target};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A target that may be asked, best first in this order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Choice {
+    pub(super) silent: bool,
+    full: bool,
+    score: Reverse<i64>,
+    pub(super) id: Id,
+}
+
+impl Machine {
+    /// Whether a pod may be bound to a target now: what is known of it holds, and the constraints allow it.
+    pub(super) fn is_electable(&self, uid: &Id, id: &Id, now: Duration) -> bool {
+        let (Some(pod), Some(target)) = (self.pods.get(uid), self.targets.get(id)) else { return false };
+        let Some(wish) = pod.wish() else { return false };
+        target.is_fresh(now) && target.serves(&pod.seen.name.namespace) && self.ranker.admits(&wish.info, id)
+    }
+
+    /// Whether a target may be asked now that is not asked yet.
+    pub(super) fn may_ask(&self, uid: &Id, choice: &Choice, now: Duration) -> bool {
+        self.stands_open(uid, choice, now) && !self.is_queued(uid, choice, now) && !self.is_crowded(choice)
+    }
+
+    fn is_crowded(&self, choice: &Choice) -> bool {
+        self.targets.get(&choice.id).is_some_and(Target::is_crowded)
+    }
+
+    /// Whether a target would be asked, if only fewer waited there.
+    pub(super) fn waits_for_crowd(&self, uid: &Id, now: Duration) -> bool {
+        let crowded = |choice: &Choice| self.is_crowded(choice) && self.stands_open(uid, choice, now);
+        self.ranked(uid, now).iter().any(crowded)
+    }
+
+    /// Whether enough of the pod's like wait at the target already, so that it is not asked for more.
+    pub(super) fn is_queued(&self, uid: &Id, choice: &Choice, now: Duration) -> bool {
+        let (Some(pod), Some(target)) = (self.pods.get(uid), self.targets.get(&choice.id)) else {
+            return false;
+        };
+        let Some(wish) = pod.wish() else { return false };
+        (choice.full || choice.silent)
+            && target.held(&wish.class) >= PROBES
+            && self.stands_open(uid, choice, now)
+    }
+
+    /// Whether nothing is known that speaks against asking a target.
+    fn stands_open(&self, uid: &Id, choice: &Choice, now: Duration) -> bool {
+        let (Some(pod), Some(target)) = (self.pods.get(uid), self.targets.get(&choice.id)) else {
+            return false;
+        };
+        let Some(wish) = pod.wish() else { return false };
+        let asked = pod.asks.get(&choice.id).is_some_and(|ask| !ask.is_over());
+        !asked
+            && target.fault(now).is_none()
+            && target.closed(&wish.class, now).is_none()
+            && target.may_try(&pod.seen.name.namespace, &wish.class, now)
+    }
+
+    /// The targets that the pod's constraints allow, best first. Room is a preference: only a target knows.
+    pub(super) fn ranked(&self, uid: &Id, now: Duration) -> Vec<Choice> {
+        let Some(pod) = self.pods.get(uid) else { return Vec::new() };
+        let Some(wish) = pod.wish() else { return Vec::new() };
+        let scores: BTreeMap<Id, i64> = self.ranker.judge(&wish.info).fit.into_iter().collect();
+        let mut choices = Vec::with_capacity(scores.len());
+        for (id, score) in scores {
+            let Some(target) = self.targets.get(&id) else { continue };
+            if !target.serves(&pod.seen.name.namespace) {
+                continue;
+            }
+            let (fits, share) = target.room(wish.info.spec.request_list());
+            // A hundredth of a target's room weighs as much as one point of a preference.
+            let score = Reverse(score * 10_000 + share);
+            choices.push(Choice { silent: target.is_shunned(now), full: !fits, score, id });
+        }
+        choices.sort();
+        choices
+    }
+
+    /// The pod's wish, else that of the best target which has one, else one at a time.
+    pub(super) fn width(&self, uid: &Id, now: Duration) -> Width {
+        let own = self.pods.get(uid).and_then(|pod| pod.wish()).and_then(|wish| wish.width);
+        let theirs = || {
+            let ranked = self.ranked(uid, now);
+            ranked.iter().find_map(|choice| self.targets.get(&choice.id).and_then(|target| target.seen.width))
+        };
+        let any = self.targets.values().any(|target| target.seen.width.is_some());
+        own.or_else(|| if any { theirs() } else { None }).unwrap_or(Width::Some(1))
+    }
+}

@@ -1,0 +1,307 @@
+//! What is to be done about one pod.
+
+use super::choose::Choice;
+use super::model::{Action, ChaperonRef, Election, Hold, Id, Place, Width};
+use super::pod::{Answer, Ask, AskCall, PodCall, Waits};
+use super::{Machine, Timer};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A silence, or a queue before a full target, is mentioned to the user after so long.
+const TELL_SILENCE: Duration = Duration::from_secs(10);
+
+impl Machine {
+    pub(super) fn decide(&mut self, uid: &Id, now: Duration) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let key = (pod.number, Arc::clone(uid));
+        if pod.gone {
+            // What is allowed may run a delegate; its end is the feedback controller's.
+            let allowed = |ask: &Ask| ask.chaperon.as_ref().is_some_and(|chaperon| chaperon.allowed);
+            let elected = pod.asks.iter().find(|(_, ask)| allowed(ask)).map(|(id, _)| Arc::clone(id));
+            self.hungry.remove(&key);
+            self.count(uid, None);
+            self.withdraw(uid, elected.as_ref(), now);
+            return self.bury(uid, now);
+        }
+        match &pod.seen.place {
+            Place::Bound { node, election } => {
+                let (node, election) = (Arc::clone(node), election.clone());
+                self.hungry.remove(&key);
+                self.count(uid, None);
+                if let Some(election) = election {
+                    self.fulfil(uid, &node, &election, now);
+                }
+            }
+            Place::Unbound(_) if pod.seen.terminating || pod.seen.finished => {
+                self.hungry.remove(&key);
+                self.count(uid, None);
+                self.withdraw(uid, None, now);
+            }
+            Place::Unbound(_) => self.place(uid, now),
+        }
+    }
+
+    /// Forgets a pod that is gone, once no call for it is under way.
+    fn bury(&mut self, uid: &Id, now: Duration) {
+        let ids: Vec<Id> = self.pods.get(uid).into_iter().flat_map(|pod| pod.asks.keys().cloned()).collect();
+        for id in &ids {
+            self.track(uid, id, now);
+        }
+        let Some(pod) = self.pods.get(uid) else { return };
+        // A delete that failed is left to the feedback controller, which removes what has no parent.
+        let busy = pod.call.is_some() || pod.asks.values().any(|ask| ask.call.is_some());
+        if !busy {
+            self.pods.remove(uid);
+        }
+    }
+
+    /// Takes back every ask but one.
+    fn withdraw(&mut self, uid: &Id, except: Option<&Id>, now: Duration) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        // Of what is gone nothing is tried twice.
+        let gone = pod.gone;
+        let mut touched = Vec::new();
+        for (id, ask) in pod.asks.iter_mut().filter(|(id, _)| except != Some(*id)) {
+            let Some(chaperon) = &ask.chaperon else { continue };
+            let later = ask.retry_at.is_some_and(|at| at > now) && !gone;
+            if ask.call.is_some() || chaperon.terminating || later {
+                continue;
+            }
+            ask.call = Some(AskCall::Delete);
+            self.actions.push(Action::Delete { chaperon: reference(id, uid, chaperon) });
+            touched.push(Arc::clone(id));
+        }
+        for id in touched {
+            self.track(uid, &id, now);
+        }
+    }
+
+    /// The pod is bound: lets the elected target go ahead, and takes back all other asks.
+    fn fulfil(&mut self, uid: &Id, node: &Id, election: &Election, now: Duration) {
+        self.withdraw(uid, Some(node), now);
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if pod.seen.terminating || pod.seen.finished {
+            return;
+        }
+        let Some(ask) = pod.asks.get_mut(node) else { return };
+        let Some(chaperon) = &ask.chaperon else { return };
+        let later = ask.retry_at.is_some_and(|at| at > now);
+        if ask.call.is_some() || chaperon.terminating || later {
+            return;
+        }
+        let chaperon_ref = reference(node, uid, chaperon);
+        if chaperon.uid != election.chaperon_uid {
+            // Another of the same name has taken its place; it was not elected.
+            ask.call = Some(AskCall::Delete);
+            self.actions.push(Action::Delete { chaperon: chaperon_ref });
+        } else if !chaperon.allowed {
+            self.actions.push(Action::Allow {
+                chaperon: chaperon_ref,
+                version: chaperon.version.clone(),
+                finalizers: chaperon.finalizers.clone(),
+                epoch: election.epoch,
+            });
+            ask.call = Some(AskCall::Allow);
+        }
+        self.track(uid, node, now);
+    }
+
+    /// The pod wants a node.
+    fn place(&mut self, uid: &Id, now: Duration) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let Some(wish) = pod.wish().cloned() else { return };
+        if pod.call.is_some() || pod.retry_at.is_some_and(|at| at > now) {
+            return;
+        }
+        if pod.unclear {
+            let reference = pod.reference();
+            self.call(uid, PodCall::Reread);
+            self.actions.push(Action::Reread { pod: reference });
+            return;
+        }
+        match &wish.hold {
+            Hold::No => (),
+            Hold::Gated => {
+                self.count(uid, Some(Waits::Gated));
+                return self.withdraw(uid, None, now);
+            }
+            Hold::Because(reason) => {
+                let reason = reason.clone();
+                self.count(uid, Some(Waits::Held));
+                self.withdraw(uid, None, now);
+                return self.tell(uid, reason, now);
+            }
+        }
+        if !self.is_open(now) {
+            return;
+        }
+        if self.elect(uid, now) {
+            return self.count(uid, Some(Waits::Asking));
+        }
+        self.renew(uid, now);
+        self.widen(uid, now);
+    }
+
+    fn call(&mut self, uid: &Id, call: PodCall) {
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.call = Some(call);
+        }
+    }
+
+    /// Binds the pod if a target has reserved and may be elected.
+    fn elect(&mut self, uid: &Id, now: Duration) -> bool {
+        let Some(pod) = self.pods.get(uid) else { return false };
+        let Some(wish) = pod.wish() else { return false };
+        let all = self.width(uid, now) == Width::All;
+        if all && pod.asks.values().any(|ask| ask.answer() == Answer::Waiting && ask.given_up.is_none()) {
+            return false;
+        }
+        let ready: Vec<&Id> = pod
+            .asks
+            .iter()
+            .filter(|(_, ask)| ask.answer() == Answer::Reserved && ask.call.is_none() && ask.has_margin(now))
+            .map(|(id, _)| id)
+            .filter(|id| self.is_electable(uid, id, now))
+            .collect();
+        let best = match ready.as_slice() {
+            [] => return false,
+            [only] => Arc::clone(only),
+            several => {
+                let ranked = self.ranked(uid, now);
+                let place = |id: &Id| ranked.iter().position(|choice| choice.id == *id).unwrap_or(usize::MAX);
+                let best = several.iter().min_by_key(|id| place(id));
+                let Some(best) = best else { return false };
+                Arc::clone(best)
+            }
+        };
+        let chaperon = pod.asks.get(&best).and_then(|ask| ask.chaperon.as_ref());
+        let (Some(chaperon), Some(target)) = (chaperon, self.targets.get(&best)) else { return false };
+        let election = Election {
+            target_uid: Arc::clone(&target.seen.cluster_uid),
+            chaperon_uid: Arc::clone(&chaperon.uid),
+            epoch: wish.epoch + 1,
+        };
+        let reference = pod.reference();
+        let after = now.saturating_sub(pod.since);
+        self.actions.push(Action::Bind {
+            pod: reference,
+            node: Arc::clone(&best),
+            election: election.clone(),
+            after,
+        });
+        self.call(uid, PodCall::Bind { node: best, election });
+        true
+    }
+
+    /// Asks again where a promise has lapsed, or where nobody knows since when it counts.
+    fn renew(&mut self, uid: &Id, now: Duration) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let mut renewed = Vec::new();
+        for (id, ask) in &pod.asks {
+            let needed = match ask.answer() {
+                Answer::Lapsed => true,
+                Answer::Reserved => !ask.has_margin(now),
+                Answer::Waiting => ask.sent.is_none(),
+                Answer::None | Answer::Refused => false,
+            };
+            let later = ask.retry_at.is_some_and(|at| at > now);
+            if needed && !later && ask.call.is_none() && self.is_electable(uid, id, now) {
+                renewed.push(Arc::clone(id));
+            }
+        }
+        for id in renewed {
+            let ask = self.pods.get_mut(uid).and_then(|pod| pod.asks.get_mut(&id));
+            let Some(ask) = ask else { continue };
+            let Some(chaperon) = ask.chaperon.as_ref().map(|chaperon| reference(&id, uid, chaperon)) else {
+                continue;
+            };
+            let attempt = ask.renew();
+            self.actions.push(Action::Renew { chaperon, attempt });
+            self.track(uid, &id, now);
+        }
+    }
+
+    /// Asks further targets until as many are asked as should be.
+    fn widen(&mut self, uid: &Id, now: Duration) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let (key, width) = ((pod.number, Arc::clone(uid)), self.width(uid, now));
+        let counts = |(id, ask): (&Id, &Ask)| match ask.answer() {
+            Answer::Waiting => ask.given_up.is_none(),
+            Answer::Reserved | Answer::Lapsed => self.is_electable(uid, id, now),
+            Answer::None | Answer::Refused => false,
+        };
+        let open = pod.asks.iter().filter(|ask| counts(*ask)).count();
+        let wanted = match width {
+            Width::Some(count) => count.saturating_sub(open),
+            Width::All => usize::MAX,
+        };
+        let mut asked = 0;
+        if wanted > 0 {
+            let choices: Vec<Choice> =
+                self.ranked(uid, now).into_iter().filter(|choice| self.may_ask(uid, choice, now)).collect();
+            for choice in choices.into_iter().take(wanted) {
+                if choice.silent && open + asked > 0 {
+                    break;
+                }
+                self.ask(uid, &choice.id, now);
+                asked += 1;
+            }
+        }
+        if asked < wanted {
+            self.hungry.insert(key);
+        } else {
+            self.hungry.remove(&key);
+        }
+        if open + asked > 0 || self.waits_for_crowd(uid, now) {
+            return self.count(uid, Some(Waits::Asking));
+        }
+        self.count(uid, Some(Waits::Unschedulable));
+        self.despair(uid, now);
+    }
+
+    /// Nobody is asked and nobody is left: tells the user, but not of what may yet end by itself.
+    fn despair(&mut self, uid: &Id, now: Duration) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let queued = self.ranked(uid, now).iter().any(|choice| self.is_queued(uid, choice, now));
+        let since = pod.asks.values().filter_map(|ask| ask.given_up).max();
+        let since = since.max(queued.then_some(pod.since));
+        if let Some(tell_at) = since.map(|since| since + TELL_SILENCE).filter(|at| *at > now) {
+            return self.arm(tell_at, Timer::Pod(Arc::clone(uid)));
+        }
+        let message = self.explanation(uid, now);
+        self.tell(uid, message, now);
+    }
+
+    fn ask(&mut self, uid: &Id, id: &Id, now: Duration) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let Some(wish) = pod.wish().cloned() else { return };
+        let ask = pod.asks.entry(Arc::clone(id)).or_default();
+        ask.call = Some(AskCall::Create);
+        // The UID of an earlier one of the same name stays known: its last events may still come.
+        ask.attempt = 0;
+        ask.sent = None;
+        if let Some(target) = self.targets.get_mut(id) {
+            if let Some(at) = target.probed(now) {
+                self.timers.insert((at, Timer::Reopen));
+            }
+            if let Some(at) = target.tried(&pod.seen.name.namespace, &wish.class, now) {
+                self.timers.insert((at, Timer::Reopen));
+            }
+        }
+        self.actions.push(Action::Create {
+            target: Arc::clone(id),
+            pod: Arc::clone(uid),
+            seed: Arc::clone(&wish.seed),
+        });
+        self.track(uid, id, now);
+    }
+}
+
+fn reference(id: &Id, parent: &Id, chaperon: &super::model::ChaperonSeen) -> ChaperonRef {
+    ChaperonRef {
+        target: Arc::clone(id),
+        parent: Arc::clone(parent),
+        name: chaperon.name.clone(),
+        uid: Arc::clone(&chaperon.uid),
+    }
+}

@@ -1,0 +1,84 @@
+//! Why a pod has no node, in words for its owner.
+
+use super::model::{Action, Id};
+use super::pod::{Answer, Ask, PodCall, PodState};
+use super::target::Target;
+use super::{Machine, Timer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SILENT: &str = "the target does not answer";
+
+impl Machine {
+    /// Writes a text to the pod unless it stands there already.
+    pub(super) fn tell(&mut self, uid: &Id, message: String, now: Duration) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if pod.told.as_ref() == Some(&message) {
+            return;
+        }
+        if pod.tell_after > now {
+            let at = pod.tell_after;
+            return self.arm(at, Timer::Pod(Arc::clone(uid)));
+        }
+        pod.call = Some(PodCall::Explain(message.clone()));
+        let first = pod.told.is_none();
+        let pod = pod.reference();
+        self.actions.push(Action::Explain { pod, message, first });
+    }
+
+    /// One reason for each target that serves the pod's namespace.
+    pub(super) fn explanation(&self, uid: &Id, now: Duration) -> String {
+        let Some(pod) = self.pods.get(uid) else { return String::new() };
+        let namespace = &pod.seen.name.namespace;
+        let verdict = pod.wish().map(|wish| self.ranker.judge(&wish.info)).unwrap_or_default();
+        let refused: BTreeMap<&str, &str> =
+            verdict.refused.iter().map(|(id, reason)| (&**id, reason.as_str())).collect();
+        let mut parts = Vec::new();
+        for (id, target) in self.targets.iter().filter(|(_, target)| target.serves(namespace)) {
+            let fit = verdict.fit.iter().any(|(fit, _)| fit == id);
+            let reason = match (target.seen.unusable.as_deref(), refused.get(&**id)) {
+                (Some(unusable), _) => unusable.to_owned(),
+                (None, Some(refused)) => (*refused).to_owned(),
+                (None, None) if !fit => "its virtual node does not exist yet".to_owned(),
+                (None, None) => reason(pod, id, target, now),
+            };
+            parts.push(format!("1 {id}: {}", reason.trim_end_matches('.')));
+        }
+        if parts.is_empty() {
+            return format!(
+                "0/0 virtual nodes are available: no Target or ClusterTarget serves namespace {namespace}."
+            );
+        }
+        format!("0/{} virtual nodes are available: {}.", parts.len(), parts.join("; "))
+    }
+}
+
+/// Why a target that comes into question does not take the pod.
+fn reason(pod: &PodState, id: &Id, target: &Target, now: Duration) -> String {
+    let ask = pod.asks.get(id);
+    let chaperon = ask.and_then(|ask| ask.chaperon.as_ref());
+    match ask.map(Ask::answer) {
+        Some(Answer::Refused) => {
+            if let Some(reason) = chaperon.and_then(|chaperon| chaperon.refused.as_ref()) {
+                return reason.message.clone();
+            }
+        }
+        Some(Answer::Waiting | Answer::Reserved | Answer::Lapsed) => {
+            return target.fault(now).unwrap_or_else(|| SILENT.to_owned());
+        }
+        Some(Answer::None) | None => (),
+    }
+    if let Some(fault) = target.fault(now) {
+        return fault;
+    }
+    if let Some(wish) = pod.wish() {
+        if let Some(reason) = target.closed(&wish.class, now) {
+            return reason.to_owned();
+        }
+        if let Some(trouble) = target.trouble(&pod.seen.name.namespace, &wish.class) {
+            return trouble.to_owned();
+        }
+    }
+    if target.silent { SILENT.to_owned() } else { "others wait there for room already".to_owned() }
+}

@@ -1,0 +1,313 @@
+//! What the machine is told and what it answers.
+
+use api::{Pod, PodChaperon};
+use scheduling::{NodeInfo, PodInfo, ResourceList};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A UID, or the name of a virtual node, which is what a target is called here.
+pub type Id = Arc<str>;
+
+/// Namespace and name of a pod or PodChaperon.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+/// How many targets are asked at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    /// So many, and the first that reserves wins.
+    Some(usize),
+    /// All of them, and the best that reserves wins.
+    All,
+}
+
+impl Width {
+    /// Reads `1` … `n` or `all`; anything else is no wish.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "all" => Some(Width::All),
+            number => number.parse().ok().filter(|&count: &usize| count > 0).map(Width::Some),
+        }
+    }
+}
+
+/// The record of an election, as it stands on the proxy pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Election {
+    /// Cluster UID of the elected target.
+    pub target_uid: Id,
+    /// UID of the elected PodChaperon.
+    pub chaperon_uid: Id,
+    /// Number of the election.
+    pub epoch: u64,
+}
+
+/// What a PodChaperon is made from.
+#[derive(Debug)]
+pub struct Seed {
+    /// The proxy pod as it was when last seen unbound.
+    pub pod: Pod,
+    /// The PodChaperon for a target that rewrites labels, but for what names the target.
+    pub template: PodChaperon,
+}
+
+/// Why a pod is not to be asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hold {
+    /// Nothing holds it.
+    No,
+    /// It carries scheduling gates; the API server says so by itself.
+    Gated,
+    /// It needs what there is not; the sentence is for the user.
+    Because(String),
+}
+
+/// What an unbound pod wants.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// What the cluster-level constraints are judged by, and what it requests.
+    pub info: Arc<PodInfo>,
+    /// Hash of the delegate's spec: equal pods get equal answers.
+    pub class: Id,
+    /// The user's wish, if any.
+    pub width: Option<Width>,
+    /// Whether it must wait.
+    pub hold: Hold,
+    /// Highest epoch on the pod; the next election is higher.
+    pub epoch: u64,
+    /// For the creation of PodChaperons.
+    pub seed: Arc<Seed>,
+}
+
+/// Whether a pod has a node.
+#[derive(Debug, Clone)]
+pub enum Place {
+    Unbound(Arc<Wish>),
+    /// Without an election it was not bound by us.
+    Bound {
+        node: Id,
+        election: Option<Election>,
+    },
+}
+
+/// A proxy pod, as seen.
+#[derive(Debug, Clone)]
+pub struct PodSeen {
+    pub uid: Id,
+    pub name: Name,
+    pub version: String,
+    pub terminating: bool,
+    /// Its phase is an end.
+    pub finished: bool,
+    pub place: Place,
+    /// The message of its condition PodScheduled=False, if it has one of ours.
+    pub shown: Option<String>,
+}
+
+/// A target's word that a node is reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promise {
+    /// The ask that it answers.
+    pub attempt: u64,
+    /// How long it holds.
+    pub lasts: Duration,
+}
+
+/// A target's word that it cannot take a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its reasons, for the user.
+    pub message: String,
+    /// Another for each attempt that is answered so, whatever the words.
+    pub stamp: String,
+}
+
+/// A PodChaperon, as seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChaperonSeen {
+    /// UID of the proxy pod.
+    pub parent: Id,
+    pub name: Name,
+    pub uid: Id,
+    pub version: String,
+    /// Number of the last ask.
+    pub attempt: u64,
+    pub promise: Option<Promise>,
+    /// The attempt that the last promise answered, also when it is no more; 0 for none.
+    pub reserved_attempt: u64,
+    /// Stale beside a promise for the current attempt.
+    pub refused: Option<Refusal>,
+    pub allowed: bool,
+    pub terminating: bool,
+    pub finalizers: Vec<String>,
+}
+
+/// A target, as the registry has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetSeen {
+    /// Its virtual node.
+    pub id: Id,
+    /// The only namespace that it serves; empty for all.
+    pub namespace: String,
+    /// UID of the cluster; empty while unknown.
+    pub cluster_uid: Id,
+    pub width: Option<Width>,
+    /// Why nothing can be done there; `None` for a target that is accepted and has a client.
+    pub unusable: Option<String>,
+}
+
+/// What a target offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Labels that its nodes agree on.
+    pub labels: BTreeMap<String, String>,
+    pub allocatable: ResourceList,
+    pub free: ResourceList,
+}
+
+/// What a failed call says about what else would fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// This pod and its like.
+    Class,
+    /// Every pod of the namespace.
+    Namespace,
+    /// Everything there.
+    Target,
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub scope: Scope,
+    /// For the user.
+    pub message: String,
+}
+
+/// The answer of a live read.
+#[derive(Debug, Clone)]
+pub enum Live<T> {
+    Found(Box<T>),
+    Gone,
+    /// No answer: neither of the others.
+    Unknown(String),
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    PodsReplaced(Vec<PodSeen>),
+    PodApplied(PodSeen),
+    /// By UID.
+    PodDeleted(Id),
+    NodesReplaced(Vec<NodeInfo>),
+    NodeApplied(NodeInfo),
+    NodeDeleted(Id),
+    /// All targets as they are now.
+    Targets(Vec<TargetSeen>),
+    ChaperonsReplaced {
+        target: Id,
+        chaperons: Vec<ChaperonSeen>,
+    },
+    ChaperonApplied {
+        target: Id,
+        chaperon: ChaperonSeen,
+    },
+    ChaperonDeleted {
+        target: Id,
+        parent: Id,
+        uid: Id,
+    },
+    /// `None`: there is none.
+    SummarySeen {
+        target: Id,
+        summary: Option<Summary>,
+    },
+    /// The target's watch of PodChaperons fails at the moment, with the reason.
+    WatchFailed {
+        target: Id,
+        reason: String,
+    },
+    /// A call that an action asked for has ended.
+    Finished {
+        pod: Id,
+        outcome: Outcome,
+    },
+    /// The time of [`super::Machine::next_wakeup`] has come.
+    Tick,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// `sent`: not later than the request left us; `None` if an earlier one had arrived already.
+    Created {
+        target: Id,
+        sent: Option<Duration>,
+        result: Result<ChaperonSeen, Failure>,
+    },
+    Renewed {
+        target: Id,
+        sent: Duration,
+        result: Result<ChaperonSeen, Failure>,
+    },
+    /// On failure with what a live read found.
+    Allowed {
+        target: Id,
+        result: Result<ChaperonSeen, Live<ChaperonSeen>>,
+    },
+    Deleted {
+        target: Id,
+        uid: Id,
+        result: Result<(), Failure>,
+    },
+    /// On failure with what a live read found.
+    Bound(Result<(), Live<PodSeen>>),
+    Reread(Live<PodSeen>),
+    /// The new version.
+    Explained(Result<String, Failure>),
+}
+
+/// Which pod, at which version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRef {
+    pub uid: Id,
+    pub name: Name,
+    pub version: String,
+}
+
+/// Which PodChaperon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChaperonRef {
+    pub target: Id,
+    /// UID of the proxy pod.
+    pub parent: Id,
+    pub name: Name,
+    pub uid: Id,
+}
+
+/// One write (or read), safe to repeat. All but `Scheduled` are answered by [`Event::Finished`].
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Asks a target.
+    Create { target: Id, pod: Id, seed: Arc<Seed> },
+    /// Asks again, since the promise lapsed or nobody knows when it was given.
+    Renew { chaperon: ChaperonRef, attempt: u64 },
+    /// Elects. `after`: since the pod was first seen to want a node.
+    Bind { pod: PodRef, node: Id, election: Election, after: Duration },
+    /// Lets the target run the delegate.
+    Allow { chaperon: ChaperonRef, version: String, finalizers: Vec<String>, epoch: u64 },
+    /// Takes back an ask.
+    Delete { chaperon: ChaperonRef },
+    /// Tells the user why the pod waits: condition and event. `first`: it had said nothing before.
+    Explain { pod: PodRef, message: String, first: bool },
+    /// Reads the pod live, since nobody knows how the last call ended.
+    Reread { pod: PodRef },
+    /// Tells the user where the pod went.
+    Scheduled { pod: PodRef, node: Id },
+}

@@ -1,0 +1,9 @@
+//! What the machine does, rule by rule, and what it never does, whatever happens in whatever order.
+
+mod desk;
+mod elect;
+mod places;
+mod refusals;
+mod silence;
+mod storm;
+mod world;

@@ -1,0 +1,421 @@
+//! One source and a few targets, as far as the protocol goes, with every call and every event on its way for as
+//! long as chance wants.
+
+use super::desk::{fresh, id, ms, node, pod, refusal, summary, target};
+use crate::machine::{
+    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Id, Live, Machine, Outcome, Place, PodRef,
+    PodSeen, Promise, Scope,
+};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Numbers without a pattern, the same for the same seed.
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % bound.max(1)
+    }
+
+    pub(super) fn percent(&mut self, share: usize) -> bool {
+        self.below(100) < share
+    }
+}
+
+/// A proxy pod in the source.
+struct Pod {
+    version: u64,
+    bound: Option<(Id, Election)>,
+}
+
+/// A PodChaperon in a target.
+struct Chaperon {
+    seen: ChaperonSeen,
+    answered: bool,
+    /// The attempt that was refused last.
+    refused_at: u64,
+}
+
+pub(super) struct World {
+    pub(super) chance: Chance,
+    pub(super) now: Duration,
+    targets: Vec<Id>,
+    /// How many each target takes.
+    room: usize,
+    machine: Machine,
+    versions: u64,
+    pods: BTreeMap<Id, Pod>,
+    chaperons: BTreeMap<(Id, Id), Chaperon>,
+    calls: Vec<Action>,
+    /// Ends of calls on their way back.
+    ends: Vec<Event>,
+    /// What each watch has yet to tell, in order: the source's, then each target's.
+    streams: BTreeMap<Id, VecDeque<Event>>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, targets: usize, room: usize) -> Self {
+        let targets = (0..targets).map(|number| id(&format!("t{number}"))).collect();
+        let mut world = Self {
+            chance: Chance::new(seed),
+            now: Duration::ZERO,
+            targets,
+            room,
+            machine: Machine::default(),
+            versions: 100,
+            pods: BTreeMap::new(),
+            chaperons: BTreeMap::new(),
+            calls: Vec::new(),
+            ends: Vec::new(),
+            streams: BTreeMap::new(),
+        };
+        world.restart();
+        world
+    }
+
+    fn version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
+    /// The process dies with all it knows and all that is on its way, and begins anew.
+    pub(super) fn restart(&mut self) {
+        self.machine = Machine::default();
+        self.ends.clear();
+        self.streams.clear();
+        // What had left already may still arrive.
+        let calls = std::mem::take(&mut self.calls);
+        for call in calls {
+            if self.chance.percent(50) {
+                self.arrive(&call);
+            }
+        }
+        self.ends.clear();
+        self.streams.clear();
+        self.feed(Event::Targets(self.targets.iter().map(|name| target(name)).collect()));
+        self.feed(Event::NodesReplaced(self.targets.iter().map(|name| node(name, &Value::Null)).collect()));
+        let pods = self.pods.keys().map(|uid| self.seen(uid)).collect();
+        self.tell(&id("source"), Event::PodsReplaced(pods));
+        for name in self.targets.clone() {
+            self.relist(&name);
+            self.tell(&name, Event::SummarySeen { target: Arc::clone(&name), summary: summary("100") });
+        }
+    }
+
+    /// The watch of a target lost its history.
+    pub(super) fn relist(&mut self, name: &Id) {
+        let here = self.chaperons.iter().filter(|((target, _), _)| target == name);
+        let chaperons = here.map(|(_, chaperon)| chaperon.seen.clone()).collect();
+        self.tell(name, Event::ChaperonsReplaced { target: Arc::clone(name), chaperons });
+    }
+
+    fn tell(&mut self, stream: &Id, event: Event) {
+        self.streams.entry(Arc::clone(stream)).or_default().push_back(event);
+    }
+
+    fn feed(&mut self, event: Event) {
+        self.machine.handle(event, self.now);
+        let actions = self.machine.settle(self.now);
+        self.calls.extend(actions);
+    }
+
+    fn seen(&self, uid: &Id) -> PodSeen {
+        let mut seen = pod(uid, &Value::Null);
+        let Some(pod) = self.pods.get(uid) else { return seen };
+        seen.version = pod.version.to_string();
+        if let Some((node, election)) = &pod.bound {
+            seen.place = Place::Bound { node: Arc::clone(node), election: Some(election.clone()) };
+        }
+        seen
+    }
+
+    pub(super) fn create_pod(&mut self, name: &str) {
+        let version = self.version();
+        self.pods.insert(id(name), Pod { version, bound: None });
+        let seen = self.seen(&id(name));
+        self.tell(&id("source"), Event::PodApplied(seen));
+    }
+
+    pub(super) fn delete_pod(&mut self, name: &str) {
+        if self.pods.remove(&id(name)).is_some() {
+            self.tell(&id("source"), Event::PodDeleted(id(name)));
+        }
+    }
+
+    fn changed(&mut self, key: &(Id, Id)) {
+        let version = self.version().to_string();
+        let Some(chaperon) = self.chaperons.get_mut(key) else { return };
+        chaperon.seen.version = version;
+        let seen = chaperon.seen.clone();
+        self.tell(&key.0, Event::ChaperonApplied { target: Arc::clone(&key.0), chaperon: seen });
+    }
+
+    /// A target looks at one of its PodChaperons: reserves, refuses, or breaks a promise.
+    pub(super) fn answer(&mut self) {
+        let keys: Vec<_> = self.chaperons.keys().cloned().collect();
+        let Some(key) = keys.get(self.chance.below(keys.len())).cloned() else { return };
+        let taken = self.chaperons.iter().filter(|((target, _), other)| {
+            *target == key.0 && (other.seen.promise.is_some() || other.seen.allowed)
+        });
+        let free = taken.count() < self.room;
+        let lapses = self.chance.percent(10);
+        let Some(chaperon) = self.chaperons.get_mut(&key) else { return };
+        let seen = &mut chaperon.seen;
+        let before = seen.refused.clone();
+        let current = seen.promise.is_some_and(|promise| promise.attempt == seen.attempt);
+        match (seen.allowed, current, chaperon.answered && seen.promise.is_none()) {
+            (true, _, _) => return,
+            (false, true, _) if lapses => seen.promise = None,
+            (false, true, _) => return,
+            (false, false, true) if seen.reserved_attempt == seen.attempt => return,
+            (false, false, _) if seen.promise.is_some() || free => {
+                seen.promise = Some(Promise { attempt: seen.attempt, lasts: ms(30_000) });
+                seen.reserved_attempt = seen.attempt;
+            }
+            (false, false, true) if chaperon.refused_at == seen.attempt => return,
+            (false, false, true) => seen.refused = refusal("full", seen.attempt),
+            (false, false, false) => seen.refused = refusal("full", seen.attempt),
+        }
+        chaperon.answered = true;
+        if seen.refused != before {
+            chaperon.refused_at = seen.attempt;
+        }
+        self.changed(&key);
+    }
+
+    /// Something on its way arrives: a call, an answer, an event.
+    pub(super) fn deliver(&mut self, faults: usize) -> bool {
+        let streams: Vec<Id> = self
+            .streams
+            .iter()
+            .filter(|(_, events)| !events.is_empty())
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        let all = self.calls.len() + self.ends.len() + streams.len();
+        if all == 0 {
+            return false;
+        }
+        let pick = self.chance.below(all);
+        if pick < self.calls.len() {
+            let call = self.calls.swap_remove(pick);
+            let lost_going = self.chance.percent(faults);
+            let lost_coming = self.chance.percent(faults);
+            let end = if lost_going { None } else { self.arrive(&call) };
+            self.ends.extend(if lost_coming || lost_going { unanswered(&call) } else { end });
+        } else if pick < self.calls.len() + self.ends.len() {
+            let end = self.ends.swap_remove(pick - self.calls.len());
+            self.feed(end);
+        } else if let Some(name) = streams.get(pick - self.calls.len() - self.ends.len()) {
+            let event = self.streams.get_mut(name).and_then(VecDeque::pop_front);
+            if let Some(event) = event {
+                self.feed(event);
+            }
+        }
+        true
+    }
+
+    pub(super) fn pass(&mut self, millis: u64) {
+        self.now += ms(millis);
+        self.feed(Event::Tick);
+    }
+
+    /// A call takes effect. Returns its answer.
+    fn arrive(&mut self, call: &Action) -> Option<Event> {
+        let (pod, outcome) = match call {
+            Action::Create { target, pod, .. } => (Arc::clone(pod), self.arrive_create(target, pod)),
+            Action::Renew { chaperon, attempt } => {
+                let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
+                if let Some(found) =
+                    self.chaperons.get_mut(&key).filter(|found| found.seen.uid == chaperon.uid)
+                {
+                    found.seen.attempt = *attempt;
+                    self.changed(&key);
+                }
+                let result = self.there(chaperon).ok_or(failure());
+                let target = Arc::clone(&chaperon.target);
+                (Arc::clone(&chaperon.parent), Outcome::Renewed { target, sent: self.now, result })
+            }
+            Action::Bind { pod, node, election, .. } => {
+                (Arc::clone(&pod.uid), self.arrive_bind(pod, node, election))
+            }
+            Action::Allow { chaperon, version, epoch: _, .. } => {
+                let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
+                let live = self.there(chaperon);
+                let fits = live.as_ref().is_some_and(|live| live.version == *version);
+                if let Some(found) = self.chaperons.get_mut(&key).filter(|_| fits) {
+                    found.seen.allowed = true;
+                    self.changed(&key);
+                }
+                let result = match (fits, self.there(chaperon)) {
+                    (true, Some(seen)) => Ok(seen),
+                    (false, Some(seen)) => Err(Live::Found(Box::new(seen))),
+                    (_, None) => Err(Live::Gone),
+                };
+                (
+                    Arc::clone(&chaperon.parent),
+                    Outcome::Allowed { target: Arc::clone(&chaperon.target), result },
+                )
+            }
+            Action::Delete { chaperon } => {
+                let (target, parent, uid) = (&chaperon.target, &chaperon.parent, &chaperon.uid);
+                if self.there(chaperon).is_some() {
+                    self.chaperons.remove(&(Arc::clone(target), Arc::clone(parent)));
+                    let (parent, uid) = (Arc::clone(parent), Arc::clone(uid));
+                    self.tell(target, Event::ChaperonDeleted { target: Arc::clone(target), parent, uid });
+                }
+                let (target, uid) = (Arc::clone(target), Arc::clone(uid));
+                (Arc::clone(parent), Outcome::Deleted { target, uid, result: Ok(()) })
+            }
+            Action::Explain { pod, .. } => {
+                (Arc::clone(&pod.uid), Outcome::Explained(self.arrive_explain(pod)))
+            }
+            Action::Reread { pod } => (Arc::clone(&pod.uid), Outcome::Reread(self.read(pod))),
+            Action::Scheduled { .. } => return None,
+        };
+        Some(Event::Finished { pod, outcome })
+    }
+
+    /// The feedback controller removes what has no parent: all that a dead process or a lost delete leaves.
+    pub(super) fn sweep(&mut self) {
+        let orphans = self.chaperons.iter().filter(|((_, parent), _)| !self.pods.contains_key(parent));
+        let orphans: Vec<_> =
+            orphans.map(|(key, found)| (key.clone(), Arc::clone(&found.seen.uid))).collect();
+        for ((target, parent), uid) in orphans {
+            self.chaperons.remove(&(Arc::clone(&target), Arc::clone(&parent)));
+            self.tell(&target, Event::ChaperonDeleted { target: Arc::clone(&target), parent, uid });
+        }
+    }
+
+    fn there(&self, chaperon: &ChaperonRef) -> Option<ChaperonSeen> {
+        let found = self.chaperons.get(&(Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent)))?;
+        (found.seen.uid == chaperon.uid).then(|| found.seen.clone())
+    }
+
+    fn arrive_create(&mut self, target: &Id, pod: &Id) -> Outcome {
+        let key = (Arc::clone(target), Arc::clone(pod));
+        let new = !self.chaperons.contains_key(&key);
+        if new {
+            let version = self.version().to_string();
+            let uid = id(&format!("uid-{version}"));
+            let seen = ChaperonSeen { uid, version, ..fresh(pod, target) };
+            self.chaperons.insert(key.clone(), Chaperon { seen, answered: false, refused_at: 0 });
+            self.changed(&key);
+        }
+        let result = self.chaperons.get(&key).map(|found| found.seen.clone()).ok_or(failure());
+        Outcome::Created { target: Arc::clone(target), sent: new.then_some(self.now), result }
+    }
+
+    fn arrive_bind(&mut self, pod: &PodRef, node: &Id, election: &Election) -> Outcome {
+        let version = self.version();
+        let fits = |found: &&mut Pod| found.version.to_string() == pod.version && found.bound.is_none();
+        if let Some(found) = self.pods.get_mut(&pod.uid).filter(fits) {
+            found.version = version;
+            found.bound = Some((Arc::clone(node), election.clone()));
+            let seen = self.seen(&pod.uid);
+            self.tell(&id("source"), Event::PodApplied(seen));
+            return Outcome::Bound(Ok(()));
+        }
+        Outcome::Bound(Err(self.read(pod)))
+    }
+
+    fn arrive_explain(&mut self, pod: &PodRef) -> Result<String, Failure> {
+        let version = self.version();
+        let fits = |found: &&mut Pod| found.version.to_string() == pod.version;
+        let found = self.pods.get_mut(&pod.uid).filter(fits).ok_or(failure())?;
+        found.version = version;
+        let seen = self.seen(&pod.uid);
+        self.tell(&id("source"), Event::PodApplied(seen));
+        Ok(version.to_string())
+    }
+
+    fn read(&self, pod: &PodRef) -> Live<PodSeen> {
+        if self.pods.contains_key(&pod.uid) { Live::Found(Box::new(self.seen(&pod.uid))) } else { Live::Gone }
+    }
+
+    // What must hold.
+
+    /// At any moment: what is allowed is what its pod's one election names.
+    #[track_caller]
+    pub(super) fn check_always(&self) {
+        let mut allowed: BTreeMap<&Id, &Id> = BTreeMap::new();
+        for ((target, parent), chaperon) in
+            self.chaperons.iter().filter(|(_, chaperon)| chaperon.seen.allowed)
+        {
+            assert_eq!(allowed.insert(parent, target), None, "{parent} is allowed twice");
+            let Some(pod) = self.pods.get(parent) else { continue };
+            let (node, election) = pod.bound.as_ref().expect("allowed before the binding");
+            assert_eq!((node, &election.chaperon_uid), (target, &chaperon.seen.uid), "another was elected");
+        }
+    }
+
+    /// When all is quiet: every pod for which there is room runs, and nothing is left over.
+    #[track_caller]
+    pub(super) fn check_quiet(&self) {
+        let bound = self.pods.values().filter(|pod| pod.bound.is_some()).count();
+        let want = self.pods.len().min(self.targets.len() * self.room);
+        assert_eq!(
+            bound,
+            want,
+            "bound pods; asked: {:?}",
+            self.chaperons.values().map(|found| &found.seen).collect::<Vec<_>>()
+        );
+        for ((target, parent), chaperon) in &self.chaperons {
+            match self.pods.get(parent).map(|pod| &pod.bound) {
+                Some(Some((node, _))) => {
+                    assert!(node == target && chaperon.seen.allowed, "{parent} in {target}");
+                }
+                Some(None) => {
+                    assert!(chaperon.seen.promise.is_none(), "{parent} waits though {target} reserved");
+                }
+                None => assert!(chaperon.seen.allowed, "{parent} is gone and asked for in {target}"),
+            }
+        }
+        for (uid, pod) in &self.pods {
+            let Some((node, _)) = &pod.bound else { continue };
+            assert!(
+                self.chaperons.contains_key(&(Arc::clone(node), Arc::clone(uid))),
+                "{uid} has nothing in {node}"
+            );
+        }
+    }
+}
+
+fn failure() -> Failure {
+    Failure { scope: Scope::Target, message: "no answer".to_owned() }
+}
+
+/// What a call reports that got no answer, and whose live read got none either.
+fn unanswered(call: &Action) -> Option<Event> {
+    let unknown = || "no answer".to_owned();
+    let (pod, outcome) = match call {
+        Action::Create { target, pod, .. } => {
+            (pod, Outcome::Created { target: Arc::clone(target), sent: None, result: Err(failure()) })
+        }
+        Action::Renew { chaperon, .. } => {
+            let target = Arc::clone(&chaperon.target);
+            (&chaperon.parent, Outcome::Renewed { target, sent: Duration::ZERO, result: Err(failure()) })
+        }
+        Action::Bind { pod, .. } => (&pod.uid, Outcome::Bound(Err(Live::Unknown(unknown())))),
+        Action::Allow { chaperon, .. } => {
+            let target = Arc::clone(&chaperon.target);
+            (&chaperon.parent, Outcome::Allowed { target, result: Err(Live::Unknown(unknown())) })
+        }
+        Action::Delete { chaperon } => {
+            let (target, uid) = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.uid));
+            (&chaperon.parent, Outcome::Deleted { target, uid, result: Err(failure()) })
+        }
+        Action::Explain { pod, .. } => (&pod.uid, Outcome::Explained(Err(failure()))),
+        Action::Reread { pod } => (&pod.uid, Outcome::Reread(Live::Unknown(unknown()))),
+        Action::Scheduled { .. } => return None,
+    };
+    Some(Event::Finished { pod: Arc::clone(pod), outcome })
+}

@@ -1,0 +1,210 @@
+//! Raw objects, reduced to what the machine looks at.
+
+use crate::machine::{
+    ChaperonSeen, Election, Hold, Id, Name, Place, PodSeen, Promise, Refusal, Seed, Summary, TargetSeen,
+    Width, Wish,
+};
+use api::conditions::{Kind, is_true};
+use api::delegate::{Destination, Origin, chaperon};
+use api::v1alpha1::LabelRewriting;
+use api::{ClusterSummary, Node, Pod, PodChaperon, keys, names, raw};
+use runtime::{Connection, Target};
+use scheduling::{NodeInfo, PodInfo, Quantity, ResourceList};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a promise lasts that does not say.
+const PROMISE: Duration = Duration::from_secs(30);
+
+/// Who asks: the source.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Name of the source; may be empty.
+    pub name: String,
+    /// UID of the source.
+    pub uid: String,
+}
+
+impl Source {
+    /// The same for the construction of delegates.
+    #[must_use]
+    pub fn origin(&self) -> Origin<'_> {
+        Origin { cluster_name: &self.name, cluster_uid: &self.uid }
+    }
+}
+
+/// A proxy pod.
+#[must_use]
+pub fn pod(mut pod: Pod, source: &Source) -> PodSeen {
+    pod.metadata.managed_fields = None;
+    let uid = Id::from(pod.uid());
+    let condition = raw::pod_condition(&pod.status, "PodScheduled");
+    let shown = condition
+        .filter(|condition| condition["status"] == "False" && condition["reason"] == "Unschedulable")
+        .and_then(|condition| condition["message"].as_str())
+        .map(str::to_owned);
+    let (version, terminating) = (pod.resource_version().to_owned(), pod.is_terminating());
+    let finished = raw::is_terminal(pod.phase());
+    let name = Name { namespace: pod.namespace().into(), name: pod.name().into() };
+    let place = if pod.node().is_empty() {
+        Place::Unbound(Arc::new(wish(pod, source)))
+    } else {
+        Place::Bound { node: pod.node().into(), election: election(&pod) }
+    };
+    PodSeen { uid, name, version, terminating, finished, place, shown }
+}
+
+fn election(pod: &Pod) -> Option<Election> {
+    Some(Election {
+        target_uid: pod.annotation(keys::ELECTED_TARGET)?.into(),
+        chaperon_uid: pod.annotation(keys::ELECTED_CHAPERON)?.into(),
+        epoch: epoch(pod),
+    })
+}
+
+fn epoch(pod: &Pod) -> u64 {
+    pod.annotation(keys::ELECTION_EPOCH).and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
+}
+
+fn wish(pod: Pod, source: &Source) -> Wish {
+    // Targets differ in the labels that name them, which do not count for the class.
+    let nowhere = Destination { cluster_uid: "", virtual_node: "", labels: LabelRewriting::Rewrite };
+    let (template, unreadable) = match chaperon(&pod, source.origin(), nowhere) {
+        Ok(template) => (template, None),
+        Err(error) => (PodChaperon::default(), Some(runtime::Chain(&error).to_string())),
+    };
+    let class = template.annotation(keys::SPEC_HASH).unwrap_or_default();
+    let class = Id::from(format!("{}/{class}", pod.namespace()));
+    let (info, misread) = match info(&pod) {
+        Ok(info) => (info, None),
+        Err(error) => (blank(&pod), Some(error)),
+    };
+    let hold = hold(&pod, &info, unreadable.or(misread));
+    let width = pod.annotation(keys::ASK).and_then(Width::parse);
+    let epoch = epoch(&pod);
+    Wish { info: Arc::new(info), class, width, hold, epoch, seed: Arc::new(Seed { pod, template }) }
+}
+
+fn info(pod: &Pod) -> Result<PodInfo, String> {
+    let value = json!({
+        "metadata": {
+            "namespace": pod.namespace(), "name": pod.name(), "uid": pod.uid(), "labels": pod.metadata.labels,
+        },
+        "spec": pod.spec,
+    });
+    PodInfo::parse(&value).map_err(|error| error.to_string())
+}
+
+/// What stands for a pod that cannot be read: it is held, and never ranked.
+fn blank(pod: &Pod) -> PodInfo {
+    let value = json!({"metadata": {"namespace": pod.namespace(), "name": pod.name(), "uid": pod.uid()}});
+    PodInfo::parse(&value).expect("a pod without a spec has nothing that could be misread")
+}
+
+fn hold(pod: &Pod, info: &PodInfo, unreadable: Option<String>) -> Hold {
+    if !info.spec.gates.is_empty() {
+        return Hold::Gated;
+    }
+    if let Some(reason) = unreadable {
+        return Hold::Because(reason);
+    }
+    if !info.spec.unsupported.is_empty() {
+        return Hold::Because(info.spec.unsupported.join(", "));
+    }
+    if pod.annotation(keys::NO_RESERVATION).is_some() {
+        return Hold::Because(format!("annotation {} is not supported yet", keys::NO_RESERVATION));
+    }
+    Hold::No
+}
+
+/// A virtual node; `None` for one that cannot be read.
+#[must_use]
+pub fn node(node: &Node) -> Option<NodeInfo> {
+    let value = json!({"metadata": {"name": node.name(), "labels": node.metadata.labels}, "spec": node.spec, "status": node.status});
+    NodeInfo::parse(&value).ok()
+}
+
+/// A PodChaperon of this source in a target; `None` for one that belongs to another virtual node or cluster.
+#[must_use]
+pub fn podchaperon(chaperon: &PodChaperon, virtual_node: &str, cluster_uid: &str) -> Option<ChaperonSeen> {
+    let own_node = chaperon.label(keys::VIRTUAL_NODE) == Some(&names::label_value(virtual_node));
+    let own_cluster = chaperon.label(keys::TARGET_UID) == Some(cluster_uid);
+    if !own_node || !own_cluster || chaperon.parent_uid().is_empty() {
+        return None;
+    }
+    let lasts = chaperon.annotation(keys::RESERVED_SECONDS).and_then(|seconds| seconds.parse().ok());
+    let promise = chaperon.is_reserved().then(|| Promise {
+        attempt: chaperon.reserved_attempt(),
+        lasts: lasts.map_or(PROMISE, Duration::from_secs),
+    });
+    Some(ChaperonSeen {
+        parent: chaperon.parent_uid().into(),
+        name: Name { namespace: chaperon.namespace().into(), name: chaperon.name().into() },
+        uid: chaperon.uid().into(),
+        version: chaperon.resource_version().to_owned(),
+        attempt: chaperon.attempt(),
+        promise,
+        reserved_attempt: chaperon.reserved_attempt(),
+        refused: refused(&chaperon.status),
+        allowed: chaperon.is_allowed(),
+        terminating: chaperon.is_terminating(),
+        finalizers: chaperon.metadata.finalizers.clone().unwrap_or_default(),
+    })
+}
+
+fn refused(status: &Value) -> Option<Refusal> {
+    let condition = raw::pod_condition(status, "PodScheduled").filter(|found| found["status"] == "False")?;
+    let text = |key: &str| condition[key].as_str().filter(|text| !text.is_empty());
+    let message = text("message").or_else(|| text("reason")).unwrap_or("refused without a reason");
+    Some(Refusal {
+        message: message.to_owned(),
+        stamp: text("lastProbeTime").or_else(|| text("lastTransitionTime")).unwrap_or_default().to_owned(),
+    })
+}
+
+/// A ClusterSummary.
+#[must_use]
+pub fn summary(summary: ClusterSummary) -> Summary {
+    Summary {
+        labels: summary.metadata.labels.unwrap_or_default(),
+        allocatable: amounts(&summary.allocatable),
+        free: amounts(&summary.free),
+    }
+}
+
+/// What cannot be read is not there.
+fn amounts(list: &BTreeMap<String, String>) -> ResourceList {
+    list.iter().filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount).ok()?))).collect()
+}
+
+/// A Target or ClusterTarget.
+#[must_use]
+pub fn target(target: &Target) -> TargetSeen {
+    TargetSeen {
+        id: target.virtual_node().into(),
+        namespace: target.key.namespace.clone(),
+        cluster_uid: target.status.cluster_uid.clone().unwrap_or_default().into(),
+        width: target.settings.ask.as_deref().and_then(Width::parse),
+        unusable: unusable(target),
+    }
+}
+
+fn unusable(target: &Target) -> Option<String> {
+    match &target.connection {
+        Connection::Broken { message, .. } => return Some(message.clone()),
+        Connection::Pending => return Some("its kubeconfig has not been read yet".to_owned()),
+        Connection::Up { .. } => (),
+    }
+    let conditions = &target.status.conditions;
+    if is_true(conditions, Kind::Accepted) {
+        return target.status.cluster_uid.is_none().then(|| "its identity is not known yet".to_owned());
+    }
+    let accepted = conditions.iter().find(|condition| condition.type_ == Kind::Accepted.as_str());
+    let message = accepted.map(|condition| condition.message.clone()).filter(|message| !message.is_empty());
+    Some(message.unwrap_or_else(|| "the target has not been accepted yet".to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

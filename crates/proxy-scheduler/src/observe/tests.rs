@@ -1,0 +1,211 @@
+//! What raw objects become.
+
+use super::{Source, pod, podchaperon, target};
+use crate::machine::{Hold, Place, PodSeen, Promise, Refusal, Width, Wish};
+use api::{Pod, PodChaperon, keys};
+use runtime::{Connection, Target, TargetKey};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Puts `more` into `into`; null takes a field out.
+fn merge(into: &mut Value, more: &Value) {
+    match (into, more) {
+        (Value::Object(fields), Value::Object(more)) => {
+            for (key, value) in more {
+                if value.is_null() {
+                    fields.remove(key);
+                    continue;
+                }
+                merge(fields.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more.clone(),
+    }
+}
+
+/// A proxy pod as the webhook leaves it, with changes.
+fn proxy(more: &Value) -> PodSeen {
+    let manifest = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let mut whole = json!({
+        "metadata": {
+            "name": "a", "namespace": "shop", "uid": "pod-uid", "resourceVersion": "7",
+            "annotations": {keys::SOURCE_POD_MANIFEST: manifest.to_string()},
+        },
+        "spec": {"schedulerName": keys::PROXY_SCHEDULER, "containers": [{"name": "c", "image": "i"}]},
+    });
+    merge(&mut whole, more);
+    let whole: Pod = serde_json::from_value(whole).unwrap();
+    pod(whole, &Source { name: String::new(), uid: "source-uid".to_owned() })
+}
+
+fn wish(more: &Value) -> Arc<Wish> {
+    match proxy(more).place {
+        Place::Unbound(wish) => wish,
+        Place::Bound { .. } => panic!("the pod is bound"),
+    }
+}
+
+#[track_caller]
+fn holds(more: &Value, want: &str) {
+    assert_eq!(wish(more).hold, Hold::Because(want.to_owned()));
+}
+
+#[test]
+fn an_ordinary_proxy_pod_is_held_by_nothing() {
+    assert_eq!(wish(&json!({})).hold, Hold::No);
+}
+
+#[test]
+fn case_010_gates_come_before_any_other_reason() {
+    assert_eq!(
+        wish(&json!({"spec": {"schedulingGates": [{"name": "g"}], "resourceClaims": [{"name": "r"}]}})).hold,
+        Hold::Gated
+    );
+}
+
+#[test]
+fn claims_are_not_supported_yet() {
+    let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}});
+    holds(
+        &json!({"spec": {"volumes": [volume]}}),
+        "PersistentVolumeClaims are not supported yet (volume \"data\")",
+    );
+}
+
+#[test]
+fn ephemeral_volumes_and_resource_claims_are_not_supported_yet() {
+    let volume = json!({"name": "scratch", "ephemeral": {}});
+    holds(
+        &json!({"spec": {"volumes": [volume], "resourceClaims": [{"name": "gpu"}]}}),
+        "ephemeral volumes are not supported yet (volume \"scratch\"), resource claims are not supported yet (claim \"gpu\")",
+    );
+}
+
+#[test]
+fn pods_without_reservation_are_held() {
+    let annotations = json!({keys::NO_RESERVATION: ""});
+    holds(
+        &json!({"metadata": {"annotations": annotations}}),
+        "annotation multicluster.admiralty.io/no-reservation is not supported yet",
+    );
+}
+
+#[test]
+fn a_pod_that_never_passed_the_webhook_is_held() {
+    let annotations = json!({keys::SOURCE_POD_MANIFEST: null});
+    let whole = json!({"metadata": {"annotations": annotations}});
+    assert!(matches!(wish(&whole).hold, Hold::Because(_)), "{:?}", wish(&whole).hold);
+}
+
+#[test]
+fn equal_pods_are_of_one_class_and_namespaces_differ() {
+    let one = wish(&json!({}));
+    assert_eq!(one.class, wish(&json!({"metadata": {"name": "b", "uid": "other"}})).class);
+    assert_ne!(one.class, wish(&json!({"metadata": {"namespace": "bank"}})).class);
+}
+
+#[test]
+fn a_pod_may_say_how_many_targets_are_asked() {
+    let asks = |value: &str| wish(&json!({"metadata": {"annotations": {keys::ASK: value}}})).width;
+    assert_eq!(asks("3"), Some(Width::Some(3)));
+    assert_eq!(asks("all"), Some(Width::All));
+    assert_eq!(asks("0"), None);
+}
+
+#[test]
+fn a_bound_pod_names_its_election() {
+    let annotations = json!({
+        keys::ELECTED_TARGET: "t", keys::ELECTED_CHAPERON: "c", keys::ELECTION_EPOCH: "2",
+    });
+    let seen =
+        proxy(&json!({"metadata": {"annotations": annotations}, "spec": {"nodeName": "admiralty-c1"}}));
+    let Place::Bound { node, election: Some(election) } = seen.place else { panic!("not elected") };
+    assert_eq!(
+        (&*node, &*election.target_uid, &*election.chaperon_uid, election.epoch),
+        ("admiralty-c1", "t", "c", 2)
+    );
+}
+
+#[test]
+fn what_the_pod_says_already_is_known() {
+    let condition =
+        json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"});
+    assert_eq!(proxy(&json!({"status": {"conditions": [condition]}})).shown.as_deref(), Some("m"));
+    let gated =
+        json!({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "m"});
+    assert_eq!(proxy(&json!({"status": {"conditions": [gated]}})).shown, None);
+}
+
+fn chaperon(more: &Value) -> PodChaperon {
+    let mut whole = json!({
+        "metadata": {
+            "name": "a-1", "namespace": "shop", "uid": "u", "resourceVersion": "3",
+            "labels": {
+                keys::PARENT_UID: "pod-uid", keys::TARGET_UID: "cluster", keys::VIRTUAL_NODE: "admiralty-c1",
+            },
+            "annotations": {keys::ATTEMPT: "2"},
+        },
+    });
+    merge(&mut whole, more);
+    serde_json::from_value(whole).unwrap()
+}
+
+#[test]
+fn w10_a_chaperon_is_known_by_the_pod_that_it_was_made_for() {
+    let seen = podchaperon(&chaperon(&json!({})), "admiralty-c1", "cluster").unwrap();
+    assert_eq!((&*seen.parent, seen.attempt, seen.promise, seen.refused), ("pod-uid", 2, None, None));
+}
+
+#[test]
+fn w15_a_chaperon_behind_another_virtual_node_is_none_of_this_target() {
+    assert_eq!(podchaperon(&chaperon(&json!({})), "admiralty-c2", "cluster"), None);
+}
+
+#[test]
+fn w15_a_chaperon_for_another_cluster_is_none_of_this_target() {
+    assert_eq!(podchaperon(&chaperon(&json!({})), "admiralty-c1", "restored"), None);
+}
+
+#[test]
+fn w03_a_promise_names_the_attempt_that_it_answers() {
+    let annotations = json!({
+        keys::IS_RESERVED: "", keys::RESERVED_ATTEMPT: "2", keys::RESERVED_SECONDS: "20",
+    });
+    let seen =
+        podchaperon(&chaperon(&json!({"metadata": {"annotations": annotations}})), "admiralty-c1", "cluster");
+    let want = Promise { attempt: 2, lasts: Duration::from_secs(20) };
+    assert_eq!(seen.and_then(|seen| seen.promise), Some(want));
+}
+
+#[test]
+fn case_010_a_refusal_of_any_reason_is_a_refusal() {
+    let condition = json!({
+        "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": "t",
+    });
+    let seen =
+        podchaperon(&chaperon(&json!({"status": {"conditions": [condition]}})), "admiralty-c1", "cluster");
+    let want = Refusal { message: "SchedulingGated".to_owned(), stamp: "t".to_owned() };
+    assert_eq!(seen.and_then(|seen| seen.refused), Some(want));
+}
+
+#[test]
+fn a_target_without_client_says_why() {
+    let target = target(&Target {
+        key: TargetKey { namespace: "shop".to_owned(), name: "c1".to_owned() },
+        uid: String::new(),
+        generation: None,
+        created: None,
+        settings: runtime::targets::Settings {
+            is_self: false,
+            excluded_labels_regexp: None,
+            label_rewriting: api::v1alpha1::LabelRewriting::Rewrite,
+            ask: Some("2".to_owned()),
+        },
+        status: api::TargetStatus::default(),
+        annotations: std::collections::BTreeMap::new(),
+        connection: Connection::Pending,
+    });
+    assert_eq!(target.unusable.as_deref(), Some("its kubeconfig has not been read yet"));
+    assert_eq!((&*target.id, target.width), ("admiralty-shop-c1", Some(Width::Some(2))));
+}

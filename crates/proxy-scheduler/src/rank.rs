@@ -1,0 +1,103 @@
+//! Which virtual nodes a pod may go to by its cluster-level constraints, and which of them it prefers.
+//!
+//! Whether there is room is not judged here: only the target knows, and it is asked.
+
+use crate::machine::Id;
+use scheduling::{Framework, NodeInfo, PodInfo, Snapshot};
+use std::sync::Arc;
+
+/// What is left out: room is ranked by [`crate::machine`] and judged by targets, ports are a matter of real
+/// nodes, gates and what is not supported are known before anybody is ranked.
+const NOT_BETWEEN_CLUSTERS: [&str; 5] =
+    ["SchedulingGates", "Supported", "NodePorts", "NodeResourcesFit", "NodeResourcesBalancedAllocation"];
+
+/// What is said of a virtual node whose target does not answer or is not ready.
+const NOT_READY: &str = "the virtual node is not ready";
+
+/// The virtual nodes, and the rules by which pods are kept from them.
+pub struct Ranker {
+    framework: Framework,
+    snapshot: Snapshot,
+}
+
+/// What the constraints say about each virtual node.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Nodes that come into question, with how much they are preferred.
+    pub fit: Vec<(Id, i64)>,
+    /// The others, with the reason.
+    pub refused: Vec<(Id, String)>,
+}
+
+impl Default for Ranker {
+    fn default() -> Self {
+        Self {
+            framework: Framework::builder().without(&NOT_BETWEEN_CLUSTERS).build(),
+            snapshot: Snapshot::default(),
+        }
+    }
+}
+
+impl Ranker {
+    /// Adds or changes a virtual node. Says whether anything is new that matters.
+    pub fn set(&mut self, node: NodeInfo) -> bool {
+        !self.snapshot.set_node(node).is_empty()
+    }
+
+    /// Forgets a virtual node.
+    pub fn remove(&mut self, node: &str) {
+        self.snapshot.remove_node(node);
+    }
+
+    /// Forgets all that are not among these.
+    pub fn retain(&mut self, nodes: &[NodeInfo]) {
+        let gone: Vec<Id> = self
+            .snapshot
+            .nodes()
+            .map(|node| Arc::clone(&node.info.name))
+            .filter(|name| !nodes.iter().any(|node| node.name == *name))
+            .collect();
+        for name in gone {
+            self.remove(&name);
+        }
+    }
+
+    /// Judges every virtual node.
+    pub fn judge(&self, pod: &PodInfo) -> Verdict {
+        let mut verdict = Verdict::default();
+        match self.framework.evaluate(pod, &self.snapshot) {
+            Ok(selection) => {
+                let refused = selection.refused.iter();
+                verdict.refused =
+                    refused.map(|node| (Arc::clone(&node.node), node.refusal.message())).collect();
+                for ranked in selection.ranked {
+                    if self.is_ready(&ranked.node) {
+                        verdict.fit.push((ranked.node, ranked.score));
+                    } else {
+                        verdict.refused.push((ranked.node, NOT_READY.to_owned()));
+                    }
+                }
+            }
+            Err(diagnosis) => {
+                let whole = diagnosis.pre_filter.as_deref();
+                for node in self.snapshot.nodes() {
+                    let name = &node.info.name;
+                    let own = diagnosis.refused.iter().find(|refused| refused.node == *name);
+                    let reason = own.map(|refused| refused.refusal.message());
+                    let reason = reason.or_else(|| whole.map(str::to_owned)).unwrap_or_default();
+                    verdict.refused.push((Arc::clone(name), reason));
+                }
+            }
+        }
+        verdict
+    }
+
+    /// Whether a pod may go to one virtual node.
+    pub fn admits(&self, pod: &PodInfo, node: &str) -> bool {
+        self.is_ready(node) && self.framework.evaluate_node(pod, &self.snapshot, node).is_ok()
+    }
+
+    fn is_ready(&self, node: &str) -> bool {
+        self.snapshot.node(node).is_some_and(|node| node.info.ready)
+    }
+}
