@@ -151,8 +151,9 @@ fn fit_spec(spec: &mut Map<String, Value>, annotations: &BTreeMap<String, String
     for filled_in in ["priority", "preemptionPolicy", "overhead", "nodeName"] {
         spec.remove(filled_in);
     }
-    // They gate the proxy pod: no target is asked before they are lifted there.
+    // They gate the proxy pod: no target is asked before the first are lifted, and the second are judged there.
     spec.remove("schedulingGates");
+    spec.remove("readinessGates");
     if !annotations.contains_key(keys::NO_RESERVATION) {
         spec.insert("schedulerName".to_owned(), Value::from(keys::CANDIDATE_SCHEDULER));
     }

@@ -66,6 +66,11 @@ fn case_010_gates_that_were_lifted_in_the_source_do_not_gate_the_delegate() {
 }
 
 #[test]
+fn readiness_gates_are_judged_in_the_source() {
+    check(&json!({"readinessGates": [{"conditionType": "example.com/ready"}]}), &json!({}));
+}
+
+#[test]
 fn every_mount_of_the_source_token_goes() {
     let mount =
         json!({"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});

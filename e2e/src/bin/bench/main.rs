@@ -9,6 +9,7 @@ mod burst;
 mod freeze;
 mod recorder;
 mod report;
+mod webhook;
 mod writes;
 
 use std::process::ExitCode;
@@ -41,6 +42,8 @@ enum Work {
     FreezeApiServer,
     /// The same, by its candidate-scheduler.
     FreezeCandidateScheduler,
+    /// Reviews of pods of 64 kB by the webhook.
+    Webhook,
 }
 
 fn main() -> ExitCode {
@@ -68,6 +71,7 @@ fn run(args: &Args) -> Result<ExitCode> {
         Work::FreezeCandidateScheduler => {
             runtime.block_on(freeze::run(args.pods, What::CandidateScheduler))?
         }
+        Work::Webhook => runtime.block_on(webhook::run())?,
     };
     print!("{report}");
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
