@@ -5,8 +5,8 @@ use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    admission, api, budget, chart, daemons, outages, owners, placement, silence, sources, targets,
-    the_ground, twins,
+    admission, api, budget, chart, daemons, drains, ends, identity, outages, owners, placement, refusals,
+    restarts, silence, sources, targets, the_ground, the_recorder, twins,
 };
 
 /// What a test does.
@@ -38,7 +38,13 @@ macro_rules! case {
 
 /// All tests, in the order in which they are started.
 pub(crate) fn all() -> Vec<Case> {
-    let mut all = vec![
+    let groups = [basis(), contract(), life(), owners::cases(), alone()];
+    groups.into_iter().flatten().collect()
+}
+
+/// The test ground itself, and the chart on it.
+fn basis() -> Vec<Case> {
+    vec![
         case!(the_ground::a_fake_node_runs_pods, needs_local),
         case!(the_ground::a_job_on_a_fake_node_completes, needs_local),
         case!(the_ground::a_fake_kubelet_stops_containers_before_a_pod_goes, needs_local),
@@ -51,8 +57,16 @@ pub(crate) fn all() -> Vec<Case> {
         case!(the_ground::a_job_on_the_harness_ends_with_its_exit_code, needs_local),
         case!(the_ground::a_deleted_pod_gets_its_grace_period, needs_local),
         case!(the_ground::an_unknown_volume_is_a_fault, needs_local),
+        case!(the_recorder::the_recorder_sees_two_at_once_and_work_that_runs_again),
         case!(chart::components_become_available_and_targets_ready),
         case!(chart::an_elected_pod_runs_in_a_target),
+        case!(chart::a_broken_port_probe_or_rule_of_the_chart_is_noticed, needs_local),
+    ]
+}
+
+/// Kinds, admission, targets and sources.
+fn contract() -> Vec<Case> {
+    vec![
         case!(api::invalid_objects_are_refused_with_their_reason),
         case!(api::kubectl_knows_short_names_and_columns),
         case!(admission::an_elected_pod_becomes_a_proxy_pod),
@@ -62,6 +76,32 @@ pub(crate) fn all() -> Vec<Case> {
         case!(admission::case_040_pods_of_the_release_are_never_elected),
         case!(admission::case_009_priorities_are_those_of_the_target),
         case!(admission::case_008_updates_of_a_proxy_pod_are_not_mutated),
+        case!(sources::w24_a_cluster_source_gets_its_account_and_its_bindings),
+        case!(sources::w25_a_sources_bindings_are_written_once_and_go_with_it),
+        case!(targets::w17_w14_targets_are_added_broken_and_repaired_without_a_restart, needs_local),
+        case!(targets::w18_w19_with_its_target_go_the_virtual_node_and_the_pods_on_it, needs_local),
+        case!(targets::w15_two_targets_for_one_cluster_are_told_and_the_older_one_goes_on),
+        case!(targets::w28_a_kubeconfig_that_reaches_for_files_or_commands_is_refused),
+        case!(targets::w06_w11_a_proxy_pod_stays_until_its_delegate_has_stopped),
+        case!(targets::case_016_a_target_serves_its_own_namespace_only, needs_local),
+        case!(targets::a_cordoned_virtual_node_takes_no_pods_and_keeps_those_it_has, needs_local),
+    ]
+}
+
+/// Where pods run, and what they cost.
+fn life() -> Vec<Case> {
+    vec![
+        case!(ends::pods_of_a_node_that_vanished_are_made_again_elsewhere, needs_local),
+        case!(ends::status_and_annotations_flow_back),
+        case!(ends::case_014_pods_deleted_right_after_their_creation_leave_nothing),
+        case!(ends::case_047_a_pod_made_again_under_its_name_is_another_pod),
+        case!(ends::a_chaperon_deleted_by_hand_ends_its_pod),
+        case!(ends::pods_over_a_quota_wait_with_the_words_of_the_target),
+        case!(refusals::a_delegate_that_one_kubelet_refuses_runs_on_another_node, needs_local),
+        case!(identity::a_target_that_leads_to_another_cluster_is_not_used, needs_local),
+        case!(drains::a_drained_virtual_node_gives_its_pods_to_others, needs_local),
+        case!(drains::pods_of_a_drained_node_of_a_target_run_on_its_other_nodes, needs_local),
+        case!(twins::a_cluster_may_be_its_own_target, needs_local),
         case!(placement::pods_spread_over_both_targets),
         case!(placement::node_selectors_and_taints_of_the_target_are_honoured, needs_local),
         case!(
@@ -75,18 +115,16 @@ pub(crate) fn all() -> Vec<Case> {
         case!(placement::case_010_a_gated_pod_is_placed_once_its_gates_lift),
         case!(placement::case_017_a_namespace_that_one_target_lacks_keeps_no_pod_from_the_other),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
-        case!(sources::w24_a_cluster_source_gets_its_account_and_its_bindings),
-        case!(sources::w25_a_sources_bindings_are_written_once_and_go_with_it),
-        case!(targets::w17_w14_targets_are_added_broken_and_repaired_without_a_restart, needs_local),
-        case!(targets::w18_w19_with_its_target_go_the_virtual_node_and_the_pods_on_it, needs_local),
-        case!(targets::w15_two_targets_for_one_cluster_are_told_and_the_older_one_goes_on),
-        case!(targets::w28_a_kubeconfig_that_reaches_for_files_or_commands_is_refused),
-        case!(targets::w06_w11_a_proxy_pod_stays_until_its_delegate_has_stopped),
-        case!(targets::case_016_a_target_serves_its_own_namespace_only, needs_local),
-        case!(targets::a_cordoned_virtual_node_takes_no_pods_and_keeps_those_it_has, needs_local),
-        case!(twins::w07_two_sources_of_one_name_leave_each_others_delegates_alone, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
-        case!(chart::a_broken_port_probe_or_rule_of_the_chart_is_noticed, needs_local),
+    ]
+}
+
+/// Those that disturb a whole cluster, or that others would disturb.
+fn alone() -> Vec<Case> {
+    vec![
+        case!(restarts::a_component_killed_amid_a_burst_loses_and_doubles_nothing, needs_local, alone),
+        case!(restarts::a_frozen_leader_is_replaced_and_does_no_harm_when_it_wakes, needs_local, alone),
+        case!(twins::w07_two_sources_of_one_name_leave_each_others_delegates_alone, needs_local),
         case!(budget::a_pod_costs_at_most_thirteen_writes, alone),
         case!(admission::w44_case_007_an_outage_of_the_webhook_stops_elected_pods_only, alone),
         case!(
@@ -110,7 +148,5 @@ pub(crate) fn all() -> Vec<Case> {
         case!(the_ground::a_cut_cluster_is_out_of_reach, needs_local, alone),
         case!(the_ground::a_frozen_api_server_is_silent, needs_local, alone),
         case!(the_ground::a_killed_run_leaves_nothing_behind, needs_local, alone),
-    ];
-    all.extend(owners::cases());
-    all
+    ]
 }

@@ -16,7 +16,7 @@ const NODES: [&str; 2] = ["fake-0", "fake-1"];
 
 pub(crate) async fn pods_of_a_daemon_set_stay_and_are_replaced_in_the_source(ground: &Ground) -> Result<()> {
     let scene = Scene::open(ground, "owners-daemon-set").await?;
-    let mut pod = template(json!({}), "Always");
+    let mut pod = template(&json!({}), "Always");
     pod["spec"]["nodeSelector"] = json!({"kubernetes.io/os": "linux"});
     let spec = json!({"selector": {"matchLabels": {"app": "work"}}, "template": pod});
     scene.create("apps/v1", "DaemonSet", json!({"metadata": {"name": "work"}, "spec": spec})).await?;

@@ -26,7 +26,7 @@ pub(crate) async fn work_that_ended_while_the_chaperon_controller_was_down_never
     installed(ground).await?;
     let scenes = try_join_all(OWNERS.iter().map(async |owner| {
         let scene = Scene::open(ground, &format!("down-{}", owner.name)).await?;
-        let object = (owner.manifest)(json!({keys::RUNS_FOR: "1h"}));
+        let object = (owner.manifest)(&json!({keys::RUNS_FOR: "1h"}));
         scene.create(owner.group_version, owner.kind, object).await?;
         let pods = scene.ready(owner.pods).await?;
         for uid in pods.iter().filter_map(Pod::uid) {

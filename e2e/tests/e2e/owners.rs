@@ -93,7 +93,7 @@ async fn meet(scene: &Scene<'_>, owner: &Owner, fate: Fate) -> Result<()> {
     if fate == Fate::Refused {
         return refusals::meet(scene, owner).await;
     }
-    scene.create(owner.group_version, owner.kind, (owner.manifest)(json!({keys::RUNS_FOR: "1h"}))).await?;
+    scene.create(owner.group_version, owner.kind, (owner.manifest)(&json!({keys::RUNS_FOR: "1h"}))).await?;
     let before = scene.ready(owner.pods).await?;
     let victim = before.first().context("no pod")?.clone();
     let uid = victim.uid().context("a pod without UID")?;
@@ -147,6 +147,7 @@ async fn arrive(scene: &Scene<'_>, owner: &Owner, (victim, hit): (&Pod, &str), e
             scene.delegate(&uid, &[hit.to_owned()]).await?;
             let pods = scene.ready(owner.pods).await?;
             ensure!(pods.iter().any(|pod| pod.uid().as_deref() == Some(&uid)), "the proxy pod was replaced");
+            healed(scene, &victim.name_any()).await?;
             never_failed(scene)
         }
         End::Gone => scene.pods_are(0, "left", |_| true).await.map(drop),
@@ -159,6 +160,20 @@ async fn arrive(scene: &Scene<'_>, owner: &Owner, (victim, hit): (&Pod, &str), e
             Ok(())
         }
     }
+}
+
+/// Nothing on a proxy pod that runs again tells of the delegate that was lost.
+async fn healed(scene: &Scene<'_>, name: &str) -> Result<()> {
+    until(LONG, "the proxy pod has no condition of a loss", async || {
+        let status = json!(scene.pods().get(name).await?.status);
+        for (kind, bad) in
+            [("DelegateCreated", "False"), ("DelegateStopped", "False"), ("DisruptionTarget", "True")]
+        {
+            ensure!(condition(&status, kind).is_none_or(|is| is["status"] != bad), "{status}");
+        }
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// No proxy pod was ever seen Failed.
@@ -213,8 +228,8 @@ pub(crate) async fn finish(scene: &Scene<'_>) -> Result<()> {
 pub(crate) fn check_exclusive(scene: &Scene<'_>, owner: &Owner) -> Result<()> {
     scene.recorder.check_parents()?;
     match owner.only {
-        Only::OnePerParent => Ok(()),
-        Only::OnePerOrdinal => scene.recorder.check_ordinals(),
-        Only::OneAtAll => scene.recorder.check_single(),
+        Only::Parent => Ok(()),
+        Only::Ordinal => scene.recorder.check_ordinals(),
+        Only::Owner => scene.recorder.check_single(),
     }
 }

@@ -13,6 +13,7 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::guest::{becomes, fake_pod, with};
+use crate::recorder::Life;
 use crate::scene::{LONG, Scene, condition, key, merge, pinned, remove_node};
 
 /// How soon a pod that waits must run once there is room.
@@ -42,14 +43,14 @@ pub(crate) async fn deployment(scene: &Scene<'_>, replicas: usize) -> Result<()>
 }
 
 /// Two tainted nodes of one target that only pods of one test tolerate and choose.
-struct Pool<'a> {
-    cluster: &'a Cluster,
+pub(crate) struct Pool<'a> {
+    pub(crate) cluster: &'a Cluster,
     name: String,
     size: usize,
 }
 
 impl<'a> Pool<'a> {
-    async fn make(scene: &Scene<'a>, cluster: &str) -> Result<Self> {
+    pub(crate) async fn make(scene: &Scene<'a>, cluster: &str) -> Result<Self> {
         let cluster = scene.ground.cluster(cluster)?;
         let mut pool = Self { cluster, name: scene.namespace.clone(), size: 0 };
         pool.grow().await?;
@@ -71,20 +72,20 @@ impl<'a> Pool<'a> {
     }
 
     /// A pod for the pool.
-    fn pod(&self, name: &str) -> Result<Value> {
+    pub(crate) fn pod(&self, name: &str) -> Result<Value> {
         let pod = with(fake_pod(name), "/spec/nodeSelector", json!({"pool": self.name}))?;
         with(pod, "/spec/tolerations", json!([{"key": "pool", "value": self.name}]))
     }
 
     /// The nodes on which delegates run, sorted.
-    fn used(&self, scene: &Scene<'_>) -> Vec<String> {
-        let running = scene.recorder.delegates().into_iter().filter(|life| life.runs());
+    pub(crate) fn used(&self, scene: &Scene<'_>) -> Vec<String> {
+        let running = scene.recorder.delegates().into_iter().filter(Life::runs);
         let mut nodes: Vec<String> = running.map(|life| life.node).collect();
         nodes.sort();
         nodes
     }
 
-    async fn end(self) -> Result<()> {
+    pub(crate) async fn end(self) -> Result<()> {
         for number in 0..self.size {
             remove_node(self.cluster, &format!("{}-{number}", self.name)).await?;
         }

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail, ensure};
+use e2e::ground::Ground;
 use e2e::keys;
 use e2e::nodes::{self, Shape};
 use e2e::setup::targets;
 use e2e::wait::until;
 use serde_json::{Value, json};
 
+use crate::guest::with;
 use crate::owners::kinds::Owner;
 use crate::owners::{completes, never_failed};
+use crate::placement::Pool;
 use crate::scene::{LONG, Scene, cordon, remove_node};
 
 /// Starts an owner whose pods like best a node that refuses them, and takes that node away once it has.
@@ -24,7 +27,7 @@ pub(crate) async fn meet(scene: &Scene<'_>, owner: &Owner) -> Result<()> {
         nodes::ready(&target.client, &node).await?;
     }
     let annotations = json!({keys::REFUSED_BY: node, keys::RUNS_FOR: "1h"});
-    let mut object = (owner.manifest)(annotations);
+    let mut object = (owner.manifest)(&annotations);
     let spec = if owner.kind == "Pod" { "/spec" } else { "/spec/template/spec" };
     if let Some(Value::Object(spec)) = object.pointer_mut(spec) {
         let term = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
@@ -59,4 +62,21 @@ pub(crate) async fn meet(scene: &Scene<'_>, owner: &Owner) -> Result<()> {
         remove_node(target, &node).await?;
     }
     Ok(())
+}
+
+/// Nothing but the kubelet's answer tells that the node is no good for the pod.
+pub(crate) async fn a_delegate_that_one_kubelet_refuses_runs_on_another_node(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "refused").await?;
+    let pool = Pool::make(&scene, "target-1").await?;
+    let pods = ["a", "b"];
+    for name in pods {
+        let stubborn = json!({keys::REFUSED_BY: "refused-0"});
+        scene.pod(with(pool.pod(name)?, "/metadata/annotations", stubborn)?).await?;
+    }
+    scene.ready(pods.len()).await?;
+    let used = pool.used(&scene);
+    ensure!(used == ["refused-1", "refused-1"], "they run on {used:?}");
+    never_failed(&scene)?;
+    scene.close().await?;
+    pool.end().await
 }

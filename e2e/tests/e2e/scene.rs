@@ -227,11 +227,13 @@ pub(crate) async fn cordon(cluster: &Cluster, node: &str, cordoned: bool) -> Res
     merge(cluster, None, ("v1", "Node"), node, json!({"spec": {"unschedulable": cordoned}})).await
 }
 
-/// Removes a node at once.
+/// Removes a node, if it is there.
 pub(crate) async fn remove_node(cluster: &Cluster, name: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(cluster.client.clone());
-    nodes.delete(name, &DeleteParams::default()).await.context("cannot delete a node")?;
-    Ok(())
+    match nodes.delete(name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(drop).context("cannot delete a node"),
+    }
 }
 
 /// Scales the Deployment of one component, waits until it has as many pods, and returns how many it had.

@@ -6,9 +6,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use e2e::cluster::Cluster;
 use e2e::connect::has_condition;
 use e2e::ground::Ground;
-use e2e::install::RELEASE;
 use e2e::keys;
-use e2e::process::{Process, Signal};
+use e2e::process::Signal;
 use e2e::setup::{SOURCE, virtual_node};
 use e2e::wait::{SOON, throughout, until};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -21,7 +20,9 @@ use crate::installed::settled;
 use crate::owners::completes;
 use crate::owners::kinds::OWNERS;
 use crate::placement::deployment;
-use crate::scene::{GROUP_VERSION, LONG, Scene, component_pods, condition, merge, pinned};
+use crate::recorder::Life;
+use crate::restarts::processes;
+use crate::scene::{GROUP_VERSION, LONG, Scene, condition, merge, pinned};
 
 /// Pods before and after one target falls silent.
 const FIRST: usize = 40;
@@ -93,7 +94,7 @@ pub(crate) async fn a_frozen_candidate_scheduler_delays_only_pods_that_are_bound
     ground: &Ground,
 ) -> Result<()> {
     let send = async |target: &Cluster, signal| {
-        for process in candidate_schedulers(target).await? {
+        for process in processes(target, "candidate-scheduler").await? {
             process.signal(signal).await?;
         }
         anyhow::Ok(())
@@ -105,18 +106,6 @@ pub(crate) async fn a_frozen_candidate_scheduler_delays_only_pods_that_are_bound
         async |target| send(target, Signal::Cont).await,
     )
     .await
-}
-
-/// The processes of all replicas that run now.
-async fn candidate_schedulers(target: &Cluster) -> Result<Vec<Process>> {
-    let name = "candidate-scheduler";
-    let kubelet = &target.local()?.kubelet;
-    let pods = component_pods(target, name).await?;
-    // A replica whose liveness probe has just failed is between two processes.
-    let running: Vec<Process> =
-        pods.iter().filter_map(|pod| kubelet.process(RELEASE, &pod.name_any(), name).ok()).collect();
-    ensure!(!running.is_empty(), "no {name} runs in {}", target.name);
-    Ok(running)
 }
 
 /// Cuts target-2 off, lets `during` look at it, and heals it.
@@ -203,13 +192,13 @@ pub(crate) async fn a_delegate_lost_while_the_source_is_away_is_made_again(groun
     let job =
         OWNERS.iter().find(|owner| owner.name == "job-that-waits-for-the-end").context("no such owner")?;
     let template =
-        pinned((job.manifest)(json!({keys::RUNS_FOR: "1h"}))["spec"]["template"].take(), "target-2")?;
-    let object = with((job.manifest)(json!({})), "/spec/template", template)?;
+        pinned((job.manifest)(&json!({keys::RUNS_FOR: "1h"}))["spec"]["template"].take(), "target-2")?;
+    let object = with((job.manifest)(&json!({})), "/spec/template", template)?;
     scene.create(job.group_version, job.kind, object).await?;
     scene.ready(2).await?;
     while_cut(ground, async |_| {
         shown(ground, false).await?;
-        let lost = scene.recorder.delegates().into_iter().filter(life_runs);
+        let lost = scene.recorder.delegates().into_iter().filter(Life::runs);
         for life in lost.collect::<Vec<_>>() {
             scene.beside(&life)?.delete(&life.name, &DeleteParams::default()).await?;
         }
@@ -224,10 +213,6 @@ pub(crate) async fn a_delegate_lost_while_the_source_is_away_is_made_again(groun
     completes(&scene, job).await?;
     crate::owners::check_exclusive(&scene, job).or_else(|_| scene.recorder.check_parents())?;
     scene.close().await
-}
-
-fn life_runs(life: &crate::recorder::Life) -> bool {
-    life.runs()
 }
 
 pub(crate) async fn case_013_a_pod_deleted_while_its_target_is_away_goes_when_it_is_back(

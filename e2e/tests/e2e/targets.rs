@@ -19,7 +19,12 @@ use crate::scene::{GROUP_VERSION, LONG, Scene, condition, key, merge, pinned, pi
 use crate::third::{join, third};
 
 /// Waits until a Target of the scene has a condition with this status and reason.
-async fn says(scene: &Scene<'_>, target: &str, kind: &str, (status, reason): (&str, &str)) -> Result<Value> {
+pub(crate) async fn says(
+    scene: &Scene<'_>,
+    target: &str,
+    kind: &str,
+    (status, reason): (&str, &str),
+) -> Result<Value> {
     let targets = scene.source.dynamic(GROUP_VERSION, "Target", Some(&scene.namespace));
     until(LONG, &format!("Target {target} is {kind}={status}, {reason}"), async || {
         let object = targets.get(target).await?;
@@ -97,7 +102,8 @@ pub(crate) async fn w18_w19_with_its_target_go_the_virtual_node_and_the_pods_on_
     let scene = Scene::open(ground, "removed").await?;
     let third = join(&scene).await?;
     ready(scene.source, "third", &Kind::Namespaced(scene.namespace.clone())).await?;
-    scene.pod(pinned_by(fake_pod("bound"), "target-name", "third")?).await?;
+    let slow = with(fake_pod("bound"), "/spec/terminationGracePeriodSeconds", json!(5))?;
+    scene.pod(pinned_by(slow, "target-name", "third")?).await?;
     scene.pod(pinned(fake_pod("other"), "target-1")?).await?;
     let node =
         becomes(scene.source, &scene.namespace, "bound", "Ready").await?.spec.and_then(|spec| spec.node_name);
@@ -109,11 +115,17 @@ pub(crate) async fn w18_w19_with_its_target_go_the_virtual_node_and_the_pods_on_
     let nodes: Api<Node> = Api::all(scene.source.client.clone());
     until(LONG, "the virtual node is gone", async || Ok(nodes.get_opt(&node).await?.is_none().then_some(())))
         .await?;
-    until(LONG, "the pod on it has ended", async || {
-        let Some(pod) = scene.pods().get_opt("bound").await? else { return Ok(Some(())) };
-        bail!("{} {:?}", crate::scene::brief(&pod), pod.finalizers())
+    let delegates: Api<Pod> = third.api(&scene.namespace);
+    let running = until(LONG, "the pod on it has ended", async || {
+        if let Some(pod) = scene.pods().get_opt("bound").await? {
+            bail!("{} {:?}", crate::scene::brief(&pod), pod.finalizers())
+        }
+        let left = delegates.list(&ListParams::default()).await?.items;
+        let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+        Ok(Some(left.iter().filter(|pod| phase(pod).as_deref() == Some("Running")).count()))
     })
     .await?;
+    ensure!(running == 0, "the delegate outlived its proxy pod");
     let other = scene.pods().get("other").await?;
     ensure!(
         other.metadata.deletion_timestamp.is_none() && crate::guest::is(&other, "Ready"),

@@ -1,18 +1,20 @@
-//! Two sources that share a target and, by mistake, a name.
+//! Clusters in unusual roles: two sources of one name, a source that is its own target.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::connect::{Kind, connect, ready};
+use e2e::connect::{Kind, apply, connect, ready};
 use e2e::ground::Ground;
 use e2e::install::{Charts, Role};
-use e2e::wait::throughout;
+use e2e::nodes::{Shape, create_many};
+use e2e::wait::{SOON, throughout, until};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
+use serde_json::json;
 
 use crate::guest::{becomes, create, fake_pod, gone};
-use crate::scene::{Scene, pinned, pinned_by};
+use crate::scene::{Scene, pinned, pinned_by, remove_namespace};
 
 /// The second source calls itself by the name that the first one has: its cluster UID.
 pub(crate) async fn w07_two_sources_of_one_name_leave_each_others_delegates_alone(
@@ -53,4 +55,34 @@ pub(crate) async fn w07_two_sources_of_one_name_leave_each_others_delegates_alon
     scene.ready(1).await?;
     second.end().await?;
     scene.close().await
+}
+
+/// Its pods become proxy pods, and the delegates beside them are not elected once more.
+pub(crate) async fn a_cluster_may_be_its_own_target(ground: &Ground) -> Result<()> {
+    let cluster = ground.start_another("both").await?;
+    create_many(&cluster.client, "fake", 2, &Shape::default()).await?;
+    let charts = Charts::prepare_changed(ground, "both", &[]).await?;
+    charts.install(ground, &cluster, Role::Both, &[]).await?;
+    let namespace = "own";
+    let labels = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
+    cluster.create_namespace(namespace, &labels).await?;
+    apply(&cluster, "Target", Some(namespace), "here", json!({"self": true})).await?;
+    let kind = Kind::Namespaced(namespace.to_owned());
+    ready(&cluster, "here", &kind).await?;
+    create(&cluster, namespace, fake_pod("one")).await?;
+    let proxy = becomes(&cluster, namespace, "one", "Ready").await?;
+    let node = proxy.spec.and_then(|spec| spec.node_name);
+    ensure!(node.as_deref() == Some("admiralty-own-here"), "it is on {node:?}");
+    let pods: Api<Pod> = cluster.api(namespace);
+    let all = pods.list(&ListParams::default()).await?.items;
+    let nodes: Vec<_> = all.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
+    ensure!(all.len() == 2 && nodes.iter().any(|node| node.starts_with("fake-")), "pods are on {nodes:?}");
+    pods.delete("one", &DeleteParams::default()).await?;
+    gone(&cluster, namespace, "one").await?;
+    until(SOON, "the delegate is gone too", async || {
+        Ok(pods.list(&ListParams::default()).await?.items.is_empty().then_some(()))
+    })
+    .await?;
+    remove_namespace(&cluster, namespace).await?;
+    cluster.end().await
 }

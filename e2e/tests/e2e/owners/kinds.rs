@@ -7,9 +7,12 @@ use super::{End, Fate, NAME};
 /// What may run at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Only {
-    OnePerParent,
-    OnePerOrdinal,
-    OneAtAll,
+    /// One delegate for each proxy pod.
+    Parent,
+    /// One delegate for each of the owner's ordinals.
+    Ordinal,
+    /// One delegate.
+    Owner,
 }
 
 /// One kind of owner.
@@ -22,7 +25,7 @@ pub(crate) struct Owner {
     pub(crate) pods: usize,
     pub(crate) only: Only,
     /// The object, with these annotations on its pods.
-    pub(crate) manifest: fn(Value) -> Value,
+    pub(crate) manifest: fn(&Value) -> Value,
     ends: [End; 4],
 }
 
@@ -53,7 +56,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "apps/v1",
         kind: "ReplicaSet",
         pods: 2,
-        only: Only::OnePerParent,
+        only: Only::Parent,
         manifest: |annotations| {
             json!({"metadata": {"name": NAME}, "spec": {"replicas": 2,
                 "selector": {"matchLabels": {"app": NAME}}, "template": template(annotations, "Always")}})
@@ -65,7 +68,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "apps/v1",
         kind: "StatefulSet",
         pods: 2,
-        only: Only::OnePerOrdinal,
+        only: Only::Ordinal,
         manifest: |annotations| stateful_set(annotations, "OrderedReady"),
         ends: [Replaced, Replaced, Survives, Survives],
     },
@@ -74,7 +77,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "apps/v1",
         kind: "StatefulSet",
         pods: 2,
-        only: Only::OnePerOrdinal,
+        only: Only::Ordinal,
         manifest: |annotations| stateful_set(annotations, "Parallel"),
         ends: [Replaced, Replaced, Survives, Survives],
     },
@@ -83,7 +86,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "v1",
         kind: "Pod",
         pods: 1,
-        only: Only::OneAtAll,
+        only: Only::Owner,
         manifest: |annotations| {
             let mut pod = template(annotations, "Always");
             pod["metadata"]["name"] = json!(NAME);
@@ -96,7 +99,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "batch/v1",
         kind: "Job",
         pods: 1,
-        only: Only::OneAtAll,
+        only: Only::Owner,
         manifest: |annotations| job(annotations, "Never", json!({"backoffLimit": 0})),
         ends: [Fails, Fails, Fails, Fails],
     },
@@ -105,7 +108,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "batch/v1",
         kind: "Job",
         pods: 3,
-        only: Only::OnePerOrdinal,
+        only: Only::Ordinal,
         manifest: |annotations| {
             let spec = json!({"completionMode": "Indexed", "completions": 3, "parallelism": 3,
                 "podReplacementPolicy": "Failed"});
@@ -118,7 +121,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "batch/v1",
         kind: "Job",
         pods: 1,
-        only: Only::OneAtAll,
+        only: Only::Owner,
         manifest: |annotations| {
             let rule = json!({"action": "Ignore",
                 "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
@@ -132,7 +135,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "batch/v1",
         kind: "Job",
         pods: 1,
-        only: Only::OneAtAll,
+        only: Only::Owner,
         manifest: |annotations| job(annotations, "Never", json!({"podReplacementPolicy": "Failed"})),
         ends: [Completes, Completes, Completes, Completes],
     },
@@ -141,7 +144,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
         group_version: "batch/v1",
         kind: "Job",
         pods: 1,
-        only: Only::OnePerParent,
+        only: Only::Parent,
         manifest: |annotations| {
             job(annotations, "OnFailure", json!({"podReplacementPolicy": "TerminatingOrFailed"}))
         },
@@ -150,7 +153,7 @@ pub(crate) const OWNERS: [Owner; 9] = [
 ];
 
 /// A pod without a name.
-pub(crate) fn template(annotations: Value, restart_policy: &str) -> Value {
+pub(crate) fn template(annotations: &Value, restart_policy: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": NAME}, "annotations": annotations},
         "spec": {
@@ -161,12 +164,12 @@ pub(crate) fn template(annotations: Value, restart_policy: &str) -> Value {
     })
 }
 
-fn stateful_set(annotations: Value, policy: &str) -> Value {
+fn stateful_set(annotations: &Value, policy: &str) -> Value {
     json!({"metadata": {"name": NAME}, "spec": {"replicas": 2, "serviceName": NAME, "podManagementPolicy": policy,
         "selector": {"matchLabels": {"app": NAME}}, "template": template(annotations, "Always")}})
 }
 
-fn job(annotations: Value, restart_policy: &str, mut spec: Value) -> Value {
+fn job(annotations: &Value, restart_policy: &str, mut spec: Value) -> Value {
     spec["template"] = template(annotations, restart_policy);
     json!({"metadata": {"name": NAME}, "spec": spec})
 }
