@@ -4,7 +4,7 @@ use crate::apply::{Home, Remote};
 use crate::error::Error;
 use crate::machine::{Action, ChaperonRef, Failure, Id, Live, Outcome, PodRef, Scope, Seed};
 use crate::metrics::Metrics;
-use runtime::{Chain, Class};
+use runtime::{CancellationToken, Chain, Class};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -20,6 +20,8 @@ pub(crate) struct Call {
     pub(crate) metrics: Metrics,
     /// The origin of the machine's time.
     pub(crate) start: Instant,
+    /// Cancelled when the call need not be made any more, should it not have left yet.
+    pub(crate) unwanted: CancellationToken,
 }
 
 impl Call {
@@ -27,6 +29,8 @@ impl Call {
     pub(crate) async fn run(self, action: Action, lane: Option<Lane>, done: impl Fn(Outcome)) {
         match action {
             Action::Create { target, seed, .. } => done(self.create(target, &seed, lane).await),
+            // It takes effect on another call.
+            Action::Forgo { .. } => (),
             Action::Renew { chaperon, attempt } => done(self.renew(chaperon, attempt, lane).await),
             Action::Bind { pod, node, election, after } => {
                 let bound = self.home.bind(&pod, &node, &election).await;
@@ -78,7 +82,11 @@ impl Call {
             return Outcome::Created { target, sent: None, result: Err(failure(&error)) };
         };
         // The lane is never closed; without a place in it the ask would only be earlier.
-        let _place = lane.acquire().await;
+        let _place = tokio::select! {
+            biased;
+            () = self.unwanted.cancelled() => return Outcome::Forgone { target },
+            place = lane.acquire() => place,
+        };
         let sent = self.now();
         match remote.create(seed, &self.home.source).await {
             Ok((seen, new)) => Outcome::Created { target, sent: new.then_some(sent), result: Ok(seen) },
@@ -91,14 +99,17 @@ impl Call {
 
     async fn renew(&self, chaperon: ChaperonRef, attempt: u64, lane: Option<Lane>) -> Outcome {
         let sent = self.now();
-        let result = match lane {
-            Some((remote, _)) => remote.renew(&chaperon, attempt).await,
-            None => Err(Error::Unusable { cluster: chaperon.target.to_string() }),
+        let Some((remote, _)) = lane else {
+            let live = Live::Unknown("the target cannot be used".to_owned());
+            return Outcome::Renewed { target: chaperon.target, sent, result: Err(live) };
         };
-        let result = result.map_err(|error| {
-            log(&error, "the ask could not be renewed");
-            failure(&error)
-        });
+        let result = match remote.renew(&chaperon, attempt).await {
+            Ok(seen) => Ok(seen),
+            Err(error) => {
+                log(&error, "the ask could not be renewed; reading it live");
+                Err(remote.read(&chaperon).await)
+            }
+        };
         Outcome::Renewed { target: chaperon.target, sent, result }
     }
 

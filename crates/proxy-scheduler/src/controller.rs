@@ -4,7 +4,7 @@ use crate::apply::{Home, Remote};
 use crate::args::Args;
 use crate::call::{Call, Lane};
 use crate::error::Error;
-use crate::machine::{Action, Event, Id, Machine};
+use crate::machine::{Action, Event, Id, Machine, Outcome};
 use crate::metrics::Metrics;
 use crate::observe::{self, Source};
 use api::{ClusterSummary, Node, Pod, PodChaperon, keys};
@@ -75,7 +75,8 @@ impl Seat<'_> {
             Watches { runtime: runtime.clone(), source: Arc::clone(&source), sender: sender.clone() };
         let remote = remote.drive(targets.clone(), token.clone());
         let home = Home { client: runtime.client.clone(), manager: runtime.manager().into(), source };
-        let shell = Shell { home, metrics, targets, remotes: HashMap::new(), sender, token: token.clone() };
+        let (remotes, asking) = (HashMap::new(), HashMap::new());
+        let shell = Shell { home, metrics, targets, remotes, asking, sender, token: token.clone() };
         tokio::select! {
             () = token.cancelled() => (),
             () = shell.work(inbox) => (),
@@ -166,6 +167,8 @@ impl Watches {
                     // The target comes before what is seen there.
                     send(&watches.sender, Message::Targets);
                     token.run_until_cancelled(watches.watch(&target)).await;
+                    let target = Id::from(target.virtual_node());
+                    send(&watches.sender, Message::Seen(Box::new(Event::WatchEnded { target })));
                 }
             })
             .await;
@@ -233,6 +236,8 @@ struct Shell {
     metrics: Metrics,
     targets: Targets,
     remotes: HashMap<Id, Lane>,
+    /// Creates that have not ended, by pod and target; cancelled while they wait in their lane, they never leave.
+    asking: HashMap<(Id, Id), CancellationToken>,
     sender: Sender,
     token: CancellationToken,
 }
@@ -245,14 +250,20 @@ impl Shell {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             let wakeup = machine.next_wakeup().map(|at| start + at);
+            // Nothing is judged by the clock while it is not known what has been heard.
+            let waiting = BATCH.max(inbox.len());
             tokio::select! {
-                _count = inbox.recv_many(&mut batch, BATCH) => (),
+                biased;
+                _count = inbox.recv_many(&mut batch, waiting) => (),
                 () = sleep_until(wakeup) => (),
             }
             let now = start.elapsed();
             for message in batch.drain(..) {
                 let event = match message {
-                    Message::Seen(event) => *event,
+                    Message::Seen(event) => {
+                        self.note(&event);
+                        *event
+                    }
                     Message::Targets => self.take_targets(),
                 };
                 machine.handle(event, now);
@@ -286,12 +297,28 @@ impl Shell {
         Event::Targets(current.values().map(|target| observe::target(target)).collect())
     }
 
+    /// Forgets creates that have ended.
+    fn note(&mut self, event: &Event) {
+        let Event::Finished { pod, outcome } = event else { return };
+        if let Outcome::Created { target, .. } | Outcome::Forgone { target } = outcome {
+            self.asking.remove(&(Arc::clone(pod), Arc::clone(target)));
+        }
+    }
+
     /// Starts the call that an action asks for; its end comes back as an event.
-    fn run(&self, action: Action, start: Instant) {
-        let call = Call { home: self.home.clone(), metrics: self.metrics.clone(), start };
-        let sender = self.sender.clone();
+    fn run(&mut self, action: Action, start: Instant) {
+        let unwanted = CancellationToken::new();
         let (pod, remote) = match &action {
-            Action::Create { target, pod, .. } => (Arc::clone(pod), self.remotes.get(target).cloned()),
+            Action::Create { target, pod, .. } => {
+                self.asking.insert((Arc::clone(pod), Arc::clone(target)), unwanted.clone());
+                (Arc::clone(pod), self.remotes.get(target).cloned())
+            }
+            Action::Forgo { target, pod } => {
+                if let Some(create) = self.asking.get(&(Arc::clone(pod), Arc::clone(target))) {
+                    create.cancel();
+                }
+                return;
+            }
             Action::Renew { chaperon, .. } | Action::Allow { chaperon, .. } | Action::Delete { chaperon } => {
                 (Arc::clone(&chaperon.parent), self.remotes.get(&chaperon.target).cloned())
             }
@@ -300,6 +327,8 @@ impl Shell {
             | Action::Reread { pod }
             | Action::Scheduled { pod, .. } => (Arc::clone(&pod.uid), None),
         };
+        let call = Call { home: self.home.clone(), metrics: self.metrics.clone(), start, unwanted };
+        let sender = self.sender.clone();
         tokio::spawn(self.token.clone().run_until_cancelled_owned(async move {
             call.run(action, remote, |outcome| {
                 send(&sender, Message::Seen(Box::new(Event::Finished { pod: Arc::clone(&pod), outcome })));

@@ -21,8 +21,8 @@ pub use model::{
     Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Hold, Id, Live, Name, Outcome, Place,
     PodRef, PodSeen, Promise, Refusal, Scope, Seed, Summary, TargetSeen, Width, Wish,
 };
-use pod::PodState;
 pub use pod::Waits;
+use pod::{DOUBT, PodState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,6 +103,7 @@ impl Machine {
             }
             Event::SummarySeen { target, summary } => self.summary_seen(&target, summary, now),
             Event::WatchFailed { target, reason } => self.watch_failed(&target, reason, now),
+            Event::WatchEnded { target } => self.watch_ended(&target),
             Event::Finished { pod, outcome } => self.finished(&pod, outcome, now),
             Event::Tick => (),
         }
@@ -157,12 +158,12 @@ impl Machine {
     /// Lets every timer go off whose time has come.
     fn ring(&mut self, now: Duration) {
         while self.timers.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, timer)) = self.timers.pop_first() else { return };
+            let Some((at, timer)) = self.timers.pop_first() else { return };
             match timer {
                 Timer::Open => self.touch_all(),
                 Timer::Pod(uid) => self.touch(&uid),
                 Timer::Reopen => self.reopened = true,
-                Timer::Listen(id) => self.listen(&id, now),
+                Timer::Listen(id) => self.listen(&id, (now, now.saturating_sub(at))),
             }
         }
     }
@@ -183,10 +184,10 @@ impl Machine {
     }
 
     /// Gives up asks of a target that is silent.
-    fn listen(&mut self, id: &Id, now: Duration) {
+    fn listen(&mut self, id: &Id, (now, late): (Duration, Duration)) {
         let Some(target) = self.targets.get_mut(id) else { return };
         target.age(now, false);
-        let given_up = target.listen(now);
+        let given_up = target.listen(now, late);
         self.reopened |= target.take_relief();
         if let Some(at) = target.shunned_until(now) {
             self.timers.insert((at, Timer::Reopen));
@@ -199,6 +200,9 @@ impl Machine {
                 let ask = pod.asks.entry(Arc::clone(id)).or_default();
                 ask.waits = None;
                 ask.given_up = Some(now);
+                if !ask.echoed {
+                    self.timers.insert((now + DOUBT, Timer::Pod(Arc::clone(&uid))));
+                }
             }
             self.touch(&uid);
         }

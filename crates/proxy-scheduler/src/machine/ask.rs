@@ -120,7 +120,7 @@ impl Machine {
 fn keep_vigil(ask: &mut Ask, target: &mut Target, uid: &Id, now: Option<Duration>) -> bool {
     let errand = match ask.call {
         Some(AskCall::Create | AskCall::Renew) => Errand::Call,
-        Some(AskCall::Allow | AskCall::Delete) | None => Errand::Answer,
+        Some(AskCall::Forgo | AskCall::Allow | AskCall::Delete) | None => Errand::Answer,
     };
     if ask.waits.map(|(errand, _)| errand) == now.map(|_| errand) {
         return false;

@@ -18,10 +18,22 @@ pub(super) struct Choice {
 
 impl Machine {
     /// Whether a pod may be bound to a target now: what is known of it holds, and the constraints allow it.
-    pub(super) fn is_electable(&self, uid: &Id, id: &Id, now: Duration) -> bool {
+    pub(super) fn is_electable(&self, uid: &Id, id: &Id) -> bool {
+        self.targets.get(id).is_some_and(Target::is_fresh) && self.admits(uid, id)
+    }
+
+    /// Whether a target that was asked may be asked again now.
+    pub(super) fn is_renewable(&self, uid: &Id, id: &Id, doubted: bool, now: Duration) -> bool {
+        let Some(target) = self.targets.get(id) else { return false };
+        // Of what was never seen there, silence is what is to be found out about.
+        let open = if doubted { target.fault(now).is_none() } else { target.is_callable(now) };
+        open && self.admits(uid, id)
+    }
+
+    fn admits(&self, uid: &Id, id: &Id) -> bool {
         let (Some(pod), Some(target)) = (self.pods.get(uid), self.targets.get(id)) else { return false };
         let Some(wish) = pod.wish() else { return false };
-        target.is_fresh(now) && target.serves(&pod.seen.name.namespace) && self.ranker.admits(&wish.info, id)
+        target.serves(&pod.seen.name.namespace) && self.ranker.admits(&wish.info, id)
     }
 
     /// Whether a target may be asked now that is not asked yet.

@@ -2,7 +2,7 @@
 
 use super::choose::Choice;
 use super::model::{Action, ChaperonRef, Election, Hold, Id, Place, Width};
-use super::pod::{Answer, Ask, AskCall, PodCall, Waits};
+use super::pod::{Answer, Ask, AskCall, DOUBT, PodCall, Waits};
 use super::{Machine, Timer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,14 @@ impl Machine {
         let gone = pod.gone;
         let mut touched = Vec::new();
         for (id, ask) in pod.asks.iter_mut().filter(|(id, _)| except != Some(*id)) {
-            let Some(chaperon) = &ask.chaperon else { continue };
+            let Some(chaperon) = &ask.chaperon else {
+                if ask.call == Some(AskCall::Create) {
+                    ask.call = Some(AskCall::Forgo);
+                    self.actions.push(Action::Forgo { target: Arc::clone(id), pod: Arc::clone(uid) });
+                    touched.push(Arc::clone(id));
+                }
+                continue;
+            };
             let later = ask.retry_at.is_some_and(|at| at > now) && !gone;
             if ask.call.is_some() || chaperon.terminating || later {
                 continue;
@@ -161,7 +168,7 @@ impl Machine {
             .iter()
             .filter(|(_, ask)| ask.answer() == Answer::Reserved && ask.call.is_none() && ask.has_margin(now))
             .map(|(id, _)| id)
-            .filter(|id| self.is_electable(uid, id, now))
+            .filter(|id| self.is_electable(uid, id))
             .collect();
         let best = match ready.as_slice() {
             [] => return false,
@@ -198,14 +205,15 @@ impl Machine {
         let Some(pod) = self.pods.get(uid) else { return };
         let mut renewed = Vec::new();
         for (id, ask) in &pod.asks {
+            let doubted = ask.is_doubted(now);
             let needed = match ask.answer() {
                 Answer::Lapsed => true,
-                Answer::Reserved => !ask.has_margin(now),
-                Answer::Waiting => ask.sent.is_none(),
+                Answer::Reserved => !ask.has_margin(now) || !self.is_electable(uid, id),
+                Answer::Waiting => ask.sent.is_none() || doubted,
                 Answer::None | Answer::Refused => false,
             };
             let later = ask.retry_at.is_some_and(|at| at > now);
-            if needed && !later && ask.call.is_none() && self.is_electable(uid, id, now) {
+            if needed && !later && ask.call.is_none() && self.is_renewable(uid, id, doubted, now) {
                 renewed.push(Arc::clone(id));
             }
         }
@@ -216,6 +224,10 @@ impl Machine {
                 continue;
             };
             let attempt = ask.renew();
+            if ask.given_up.is_some() {
+                ask.given_up = Some(now);
+                self.timers.insert((now + DOUBT, Timer::Pod(Arc::clone(uid))));
+            }
             self.actions.push(Action::Renew { chaperon, attempt });
             self.track(uid, &id, now);
         }
@@ -227,7 +239,7 @@ impl Machine {
         let (key, width) = ((pod.number, Arc::clone(uid)), self.width(uid, now));
         let counts = |(id, ask): (&Id, &Ask)| match ask.answer() {
             Answer::Waiting => ask.given_up.is_none(),
-            Answer::Reserved | Answer::Lapsed => self.is_electable(uid, id, now),
+            Answer::Reserved | Answer::Lapsed => self.is_electable(uid, id),
             Answer::None | Answer::Refused => false,
         };
         let open = pod.asks.iter().filter(|ask| counts(*ask)).count();

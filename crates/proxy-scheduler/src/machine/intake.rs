@@ -58,12 +58,7 @@ impl Machine {
         for seen in targets {
             changed |= self.targets.get(&seen.id).is_none_or(|target| target.seen != seen);
             match self.targets.get_mut(&seen.id) {
-                Some(target) => {
-                    if seen.unusable.is_some() {
-                        target.synced = false;
-                    }
-                    target.seen = seen;
-                }
+                Some(target) => target.seen = seen,
                 None => {
                     self.targets.insert(Arc::clone(&seen.id), Target::new(seen));
                 }
@@ -133,8 +128,7 @@ impl Machine {
         let spoken = ask.absorb(chaperon);
         ask.echoed |= ask.chaperon.as_ref().is_some_and(|known| known.uid == uid);
         if let Some(target) = self.targets.get_mut(id) {
-            self.reopened |= target.watch_works();
-            target.reached(now);
+            self.reopened |= target.reached(now);
         }
         if spoken {
             self.heard(&parent, id, now);
@@ -158,6 +152,13 @@ impl Machine {
         ask.gone = ask.call.map(|_| Arc::clone(uid));
         self.track(parent, id, now);
         self.touch(parent);
+    }
+
+    /// What is known of the target holds no longer than it is watched.
+    pub(super) fn watch_ended(&mut self, id: &Id) {
+        if let Some(target) = self.targets.get_mut(id) {
+            target.synced = false;
+        }
     }
 
     /// What does not fit today may fit now.

@@ -233,6 +233,10 @@ pub enum Event {
         target: Id,
         reason: String,
     },
+    /// Nobody watches the target any more; who does next begins with a list.
+    WatchEnded {
+        target: Id,
+    },
     /// A call that an action asked for has ended.
     Finished {
         pod: Id,
@@ -251,10 +255,15 @@ pub enum Outcome {
         sent: Option<Duration>,
         result: Result<ChaperonSeen, Failure>,
     },
+    /// The create never left.
+    Forgone {
+        target: Id,
+    },
+    /// On failure with what a live read found.
     Renewed {
         target: Id,
         sent: Duration,
-        result: Result<ChaperonSeen, Failure>,
+        result: Result<ChaperonSeen, Live<ChaperonSeen>>,
     },
     /// On failure with what a live read found.
     Allowed {
@@ -291,11 +300,13 @@ pub struct ChaperonRef {
     pub uid: Id,
 }
 
-/// One write (or read), safe to repeat. All but `Scheduled` are answered by [`Event::Finished`].
+/// One write (or read), safe to repeat. All but `Forgo` and `Scheduled` are answered by [`Event::Finished`].
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Asks a target.
     Create { target: Id, pod: Id, seed: Arc<Seed> },
+    /// Takes back a `Create` that has not left yet; its end is answered, and this is not.
+    Forgo { target: Id, pod: Id },
     /// Asks again, since the promise lapsed or nobody knows when it was given.
     Renew { chaperon: ChaperonRef, attempt: u64 },
     /// Elects. `after`: since the pod was first seen to want a node.

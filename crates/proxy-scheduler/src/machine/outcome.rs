@@ -16,6 +16,7 @@ impl Machine {
         self.reached(&outcome, now);
         match outcome {
             Outcome::Created { target, sent, result } => self.created(uid, &target, (sent, result), now),
+            Outcome::Forgone { target } => self.forgone(uid, &target, now),
             Outcome::Renewed { target, sent, result } => self.renewed(uid, &target, (sent, result), now),
             Outcome::Allowed { target, result } => self.allowed(uid, &target, result, now),
             Outcome::Deleted { target, uid: chaperon, result } => {
@@ -38,10 +39,11 @@ impl Machine {
     fn reached(&mut self, outcome: &Outcome, now: Duration) {
         let target = match outcome {
             Outcome::Created { target, result: Ok(_), .. }
-            | Outcome::Renewed { target, result: Ok(_), .. }
+            | Outcome::Renewed { target, result: Ok(_) | Err(Live::Found(_) | Live::Gone), .. }
             | Outcome::Allowed { target, result: Ok(_) | Err(Live::Found(_) | Live::Gone) }
             | Outcome::Deleted { target, result: Ok(()), .. } => target,
             Outcome::Created { .. }
+            | Outcome::Forgone { .. }
             | Outcome::Renewed { .. }
             | Outcome::Allowed { .. }
             | Outcome::Deleted { .. }
@@ -49,8 +51,17 @@ impl Machine {
             | Outcome::Reread(_)
             | Outcome::Explained(_) => return,
         };
+        let sent = match outcome {
+            Outcome::Created { sent, .. } => *sent,
+            Outcome::Renewed { sent, result: Ok(_), .. } => Some(*sent),
+            // A failure took a live read as well, and others are not timed.
+            _ => None,
+        };
         if let Some(target) = self.targets.get_mut(target) {
-            target.reached(now);
+            self.reopened |= target.reached(now);
+            if let Some(sent) = sent {
+                target.call_took(sent, now);
+            }
         }
     }
 
@@ -90,11 +101,18 @@ impl Machine {
         self.track(uid, id, now);
     }
 
+    fn forgone(&mut self, uid: &Id, id: &Id, now: Duration) {
+        if let Some(ask) = self.pods.get_mut(uid).and_then(|pod| pod.asks.get_mut(id)) {
+            ask.call = None;
+            self.track(uid, id, now);
+        }
+    }
+
     fn renewed(
         &mut self,
         uid: &Id,
         id: &Id,
-        (sent, result): (Duration, Result<ChaperonSeen, Failure>),
+        (sent, result): (Duration, Result<ChaperonSeen, Live<ChaperonSeen>>),
         now: Duration,
     ) {
         let Some(ask) = self.pods.get_mut(uid).and_then(|pod| pod.asks.get_mut(id)) else { return };
@@ -109,7 +127,19 @@ impl Machine {
                     self.heard(uid, id, now);
                 }
             }
-            Err(_) => {
+            Err(Live::Found(chaperon)) => {
+                ask.not_renewed();
+                let spoken = ask.absorb(*chaperon);
+                self.owe(uid, id, now);
+                if spoken {
+                    self.heard(uid, id, now);
+                }
+            }
+            Err(Live::Gone) => {
+                ask.succeeded();
+                ask.vanished();
+            }
+            Err(Live::Unknown(_)) => {
                 ask.not_renewed();
                 self.owe(uid, id, now);
             }
@@ -139,7 +169,7 @@ impl Machine {
             // It was elected and is gone: the feedback controller ends its pod.
             Err(Live::Gone) => {
                 ask.succeeded();
-                ask.gone = ask.chaperon.take().map(|chaperon| chaperon.uid);
+                ask.vanished();
             }
             Err(Live::Unknown(_)) => self.owe(uid, id, now),
         }
@@ -157,9 +187,11 @@ impl Machine {
             Ok(()) => {
                 ask.succeeded();
                 if ask.chaperon.as_ref().is_some_and(|known| known.uid == chaperon) {
-                    ask.chaperon = None;
+                    ask.vanished();
+                } else {
+                    // The watch has shown the end of it already.
+                    ask.gone = None;
                 }
-                ask.gone = Some(chaperon);
             }
             Err(_) => self.owe(uid, id, now),
         }

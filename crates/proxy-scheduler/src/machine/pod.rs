@@ -9,10 +9,16 @@ use std::time::Duration;
 /// What must be left of a promise when its pod is bound.
 const MARGIN: Duration = Duration::from_secs(5);
 
+/// After so long an ask that was given up and never shown by the watch is taken to have vanished unseen; asking
+/// again finds out.
+pub(crate) const DOUBT: Duration = Duration::from_secs(30);
+
 /// The call on a PodChaperon that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AskCall {
     Create,
+    /// A create that is not wanted any more, but may have left.
+    Forgo,
     Renew,
     Allow,
     Delete,
@@ -75,7 +81,7 @@ impl Ask {
         let Some(chaperon) = &self.chaperon else {
             return if self.call == Some(AskCall::Create) { Answer::Waiting } else { Answer::None };
         };
-        if self.call == Some(AskCall::Delete) || chaperon.terminating {
+        if matches!(self.call, Some(AskCall::Delete | AskCall::Forgo)) || chaperon.terminating {
             return Answer::None;
         }
         match chaperon.promise {
@@ -144,7 +150,18 @@ impl Ask {
 
     /// The renewal did not arrive, or nobody knows: the next one has a higher number still.
     pub(crate) fn not_renewed(&mut self) {
-        self.promised = true;
+        // What is doubted is asked again only when its time comes.
+        self.promised = self.echoed || self.given_up.is_none();
+    }
+
+    /// The PodChaperon is found to be no more.
+    pub(crate) fn vanished(&mut self) {
+        self.gone = self.chaperon.take().map(|chaperon| chaperon.uid);
+    }
+
+    /// Whether it may be no more although nothing said so.
+    pub(crate) fn is_doubted(&self, now: Duration) -> bool {
+        self.chaperon.is_some() && !self.echoed && self.given_up.is_some_and(|since| since + DOUBT <= now)
     }
 
     /// Whether enough of the promise is left to bind on it, by our own clock.

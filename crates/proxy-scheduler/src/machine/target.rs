@@ -2,11 +2,13 @@
 
 mod room;
 mod silence;
+#[cfg(test)]
+mod tests;
 
 use super::model::{Id, Scope, Summary, TargetSeen};
 use scheduling::ResourceList;
 pub(crate) use silence::{Errand, HEDGE};
-use silence::{RAMP_FIRST, Vigil};
+use silence::{Pace, RAMP_FIRST, Vigil};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ pub(crate) const PROBES: usize = 8;
 /// A refusal closes the target for its class at least so long, also if nobody of the class waits there to
 /// learn when that changes.
 pub(crate) const CLOSED: Duration = Duration::from_secs(30);
-/// How long a failure of a watch is believed.
+/// So long after a failure of the watch nothing is asked. What is asked then shows whether the target is back.
 const FAILING: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LAST: Duration = Duration::from_secs(60);
@@ -58,7 +60,7 @@ pub(crate) struct Target {
     pub(crate) seen: TargetSeen,
     /// Its PodChaperons have been listed.
     pub(crate) synced: bool,
-    /// Why its watch fails at the moment, and until when that is believed.
+    /// Why its watch failed when last heard of, and until when it is taken to fail still.
     failing: Option<(String, Duration)>,
     pub(crate) summary: Option<Summary>,
     /// Classes that it refused since its summary last changed, with its words and when it said them.
@@ -71,6 +73,10 @@ pub(crate) struct Target {
     calls: Vigil,
     /// Asks that are there: the candidate scheduler is to answer.
     answers: Vigil,
+    /// How busy its API server is.
+    pace: Pace,
+    /// Judgement of silence was put off, since we came too late for it.
+    deferred: bool,
     /// PodChaperons by class that are neither reserved nor elected.
     held: BTreeMap<Id, usize>,
     pub(crate) silent: bool,
@@ -97,6 +103,8 @@ impl Target {
             probe_at: Duration::ZERO,
             calls: Vigil::default(),
             answers: Vigil::default(),
+            pace: Pace::default(),
+            deferred: false,
             held: BTreeMap::new(),
             silent: false,
             relieved: false,
@@ -115,8 +123,13 @@ impl Target {
     }
 
     /// Whether what we know of it is what it is: only then is it elected.
-    pub(crate) fn is_fresh(&self, now: Duration) -> bool {
-        self.seen.unusable.is_none() && self.synced && self.failing(now).is_none() && !self.silent
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.seen.unusable.is_none() && self.synced && self.failing.is_none() && !self.silent
+    }
+
+    /// Whether it may be asked to renew its word: it need not have proved itself since its watch failed.
+    pub(crate) fn is_callable(&self, now: Duration) -> bool {
+        self.fault(now).is_none() && !self.silent
     }
 
     /// Why nothing can be asked there, whatever the pod.
@@ -130,15 +143,15 @@ impl Target {
         (!self.synced).then(|| "the target has not been read yet".to_owned())
     }
 
-    /// Its watch fails. A watch that works again may say nothing for long, so that a failure which is not
-    /// reported again is over; returns when.
+    /// Its watch fails. A watch that works again may say nothing for long, and one that does not may be tried
+    /// again only after long: from the time that this returns, a call finds out.
     pub(crate) fn watch_failed(&mut self, reason: String, now: Duration) -> Duration {
         let until = now + FAILING;
         self.failing = Some((reason, until));
         until
     }
 
-    /// Its watch works. Says whether it failed before.
+    /// Its watch works, or a call does. Says whether the watch failed before.
     pub(crate) fn watch_works(&mut self) -> bool {
         self.failing.take().is_some()
     }
@@ -191,6 +204,8 @@ impl Target {
 
     /// A call failed: says until when nothing of its kind is tried.
     pub(crate) fn fail(&mut self, barrier: Barrier, message: String, now: Duration) -> Duration {
+        // What nobody has tried for so long, nobody wants.
+        self.troubles.retain(|_, trouble| trouble.until + RETRY_LAST > now);
         let trouble = self.troubles.entry(barrier).or_insert_with(|| Trouble {
             message: String::new(),
             until: now,

@@ -1,6 +1,7 @@
 //! What the machine does, rule by rule, and what it never does, whatever happens in whatever order.
 
 mod desk;
+mod doubts;
 mod elect;
 mod places;
 mod refusals;

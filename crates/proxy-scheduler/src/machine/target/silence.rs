@@ -8,6 +8,16 @@ use std::time::Duration;
 
 /// Asks that wait, and no sign from the target for so long: others are asked as well.
 pub(crate) const HEDGE: Duration = Duration::from_millis(500);
+/// So many times what its own calls take may a busy target say nothing: an answer takes it some calls.
+const CALLS: u32 = 4;
+/// However slow its calls are, no longer than this.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a slow call tells that its target is busy.
+const BUSY: Duration = Duration::from_secs(5);
+/// A judgement that comes so much too late says that we are slow ourselves, and that more is yet to be heard.
+const LATE: Duration = Duration::from_millis(50);
+/// So long is listened once more then.
+const ONCE_MORE: Duration = Duration::from_millis(250);
 /// A silent target's asks are given up in growing steps, so that a short stall costs few further asks.
 pub(super) const RAMP_FIRST: usize = 16;
 const RAMP_PAUSE: Duration = Duration::from_millis(100);
@@ -40,10 +50,17 @@ pub(super) struct Vigil {
     heard: Duration,
 }
 
+/// The slowest call of late.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    took: Duration,
+    ended: Duration,
+}
+
 impl Vigil {
     /// When silence begins, if nothing is heard.
-    fn due(&self) -> Option<Duration> {
-        self.waiting.first().map(|(oldest, _)| (*oldest).max(self.heard) + HEDGE)
+    fn due(&self, patience: Duration) -> Option<Duration> {
+        self.waiting.first().map(|(oldest, _)| (*oldest).max(self.heard) + patience)
     }
 
     /// Takes out those who have waited since before `limit`, and then at most so many more.
@@ -68,9 +85,29 @@ impl Target {
         std::mem::take(&mut self.silent)
     }
 
-    /// The API server has given a sign of life.
-    pub(crate) fn reached(&mut self, now: Duration) {
+    /// The API server has given a sign of life. Says whether the watch failed before.
+    pub(crate) fn reached(&mut self, now: Duration) -> bool {
         self.calls.heard = now;
+        self.watch_works()
+    }
+
+    /// A call succeeded that was sent then.
+    pub(crate) fn call_took(&mut self, sent: Duration, now: Duration) {
+        let took = now.saturating_sub(sent);
+        if took >= self.pace.took || self.pace.ended + BUSY <= now {
+            self.pace = Pace { took, ended: now };
+        }
+    }
+
+    /// How long it may say nothing before that is silence.
+    fn patience(&self, now: Duration) -> Duration {
+        let busy = self.pace.ended + BUSY > now;
+        if busy { (self.pace.took * CALLS).clamp(HEDGE, PATIENCE) } else { HEDGE }
+    }
+
+    fn due(&self, now: Duration) -> Option<Duration> {
+        let patience = self.patience(now);
+        [self.calls.due(patience), self.answers.due(patience)].into_iter().flatten().min()
     }
 
     fn vigil(&mut self, errand: Errand) -> &mut Vigil {
@@ -104,10 +141,16 @@ impl Target {
         std::mem::take(&mut self.relieved)
     }
 
-    /// Judges silence and returns the asks to give up now. When to look again stands in `listens_at`.
-    pub(crate) fn listen(&mut self, now: Duration) -> Vec<Id> {
-        let due = [self.calls.due(), self.answers.due()].into_iter().flatten().min();
+    /// Judges silence and returns the asks to give up now. When to look again stands in `listens_at`, which was
+    /// to be `late` ago.
+    pub(crate) fn listen(&mut self, now: Duration, late: Duration) -> Vec<Id> {
+        let due = self.due(now);
         let silent = due.is_some_and(|due| due <= now || self.silent);
+        if silent && !self.silent && late >= LATE && !std::mem::replace(&mut self.deferred, true) {
+            self.listens_at = Some(now + ONCE_MORE);
+            return Vec::new();
+        }
+        self.deferred = false;
         let mut hedged = 0;
         if silent {
             if !self.silent {
@@ -122,8 +165,7 @@ impl Target {
         let mut given_up = self.answers.give_up(limit, hedged);
         given_up.extend(self.calls.give_up(limit, hedged.saturating_sub(given_up.len())));
         self.relieved |= crowded && !self.is_crowded();
-        let next = [self.calls.due(), self.answers.due()].into_iter().flatten().min();
-        self.listens_at = next.map(|due| if silent { now + RAMP_PAUSE } else { due });
+        self.listens_at = self.due(now).map(|due| if silent { now + RAMP_PAUSE } else { due });
         given_up
     }
 

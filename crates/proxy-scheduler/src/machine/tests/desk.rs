@@ -182,8 +182,13 @@ impl Desk {
 
     /// The create succeeds.
     pub(super) fn made(&mut self, pod: &str, target: &str) -> &mut Self {
+        self.made_after(pod, target, self.now)
+    }
+
+    /// The create, sent then, succeeds.
+    pub(super) fn made_after(&mut self, pod: &str, target: &str, sent: Duration) -> &mut Self {
         let chaperon = self.chaperon(pod, target);
-        let sent = Some(self.now);
+        let sent = Some(sent);
         self.ends(pod, Outcome::Created { target: id(target), sent, result: Ok(chaperon) })
     }
 
@@ -275,6 +280,7 @@ pub(super) fn fresh(pod: &str, target: &str) -> ChaperonSeen {
 fn words(action: &Action) -> String {
     match action {
         Action::Create { target, pod, .. } => format!("create {pod} {target}"),
+        Action::Forgo { target, pod } => format!("forgo {pod} {target}"),
         Action::Renew { chaperon, attempt } => {
             format!("renew {} {} #{attempt}", chaperon.parent, chaperon.target)
         }

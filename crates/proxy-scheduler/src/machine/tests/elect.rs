@@ -1,7 +1,7 @@
 //! From a reservation to a delegate that may run.
 
 use super::desk::{Desk, asking, fresh, id, ms, pod, refusal};
-use crate::machine::{Election, Event, Failure, Live, Outcome, Place, PodSeen, Promise, Scope, Width};
+use crate::machine::{Election, Event, Live, Outcome, Place, PodSeen, Promise, Width};
 use serde_json::Value;
 
 fn bound_to(name: &str, target: &str) -> PodSeen {
@@ -83,7 +83,7 @@ fn case_023_an_ask_that_arrives_after_the_election_is_taken_back() {
     let mut desk = Desk::new(&["c1", "c2"]);
     desk.applied(asking(pod("a", &Value::Null), Width::Some(2))).check(&["create a c1", "create a c2"]);
     desk.made("a", "c1").reserves("a", "c1").bound("a");
-    desk.check(&["bind a c1 @1", "scheduled a c1", "allow a c1 @1"]);
+    desk.check(&["bind a c1 @1", "scheduled a c1", "forgo a c2", "allow a c1 @1"]);
     desk.made("a", "c2").check(&["delete a c2"]);
 }
 
@@ -196,8 +196,8 @@ fn a_promise_that_lapsed_before_the_election_is_asked_for_again() {
 fn a_renewal_that_failed_is_repeated_with_a_higher_number() {
     let mut desk = Desk::new(&["c1"]);
     desk.pod("a").made("a", "c1").pass(26_000).told("a").reserves("a", "c1").said();
-    let failure = Failure { scope: Scope::Target, message: "no answer".to_owned() };
-    desk.ends("a", Outcome::Renewed { target: id("c1"), sent: ms(0), result: Err(failure) }).pass(100);
+    let result = Err(Live::Unknown("no answer".to_owned()));
+    desk.ends("a", Outcome::Renewed { target: id("c1"), sent: ms(0), result }).pass(100);
     desk.check(&["renew a c1 #3"]);
 }
 
@@ -250,4 +250,15 @@ fn w03_a_refusal_of_an_earlier_attempt_is_no_answer_to_the_next() {
     desk.renews("a", "c1").change("a", "c1", |chaperon| chaperon.promise = None).check(&[]);
     desk.refuses("a", "c1", "full again").pass(10_000);
     desk.check(&["explain a: 0/2 virtual nodes are available: 1 c1: full again; 1 c2: full."]);
+}
+
+#[test]
+fn case_023_an_ask_that_has_not_left_when_another_is_elected_never_leaves() {
+    let mut desk = Desk::new(&["c1", "c2"]);
+    desk.pod("a").made("a", "c1").pass(500).check(&["create a c1", "create a c2"]);
+    desk.reserves("a", "c1").bound("a");
+    desk.check(&["bind a c1 @1", "scheduled a c1", "forgo a c2", "allow a c1 @1"]);
+    desk.ends("a", Outcome::Forgone { target: id("c2") }).check(&[]);
+    let asks = desk.machine.pods.get(&id("a")).map(|pod| pod.asks.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(asks, Some(vec![id("c1")]));
 }

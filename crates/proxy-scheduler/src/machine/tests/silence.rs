@@ -1,6 +1,6 @@
 //! Targets that say nothing.
 
-use super::desk::{Desk, id, summary};
+use super::desk::{Desk, id, ms, summary};
 use crate::machine::{Event, Outcome};
 
 #[test]
@@ -53,7 +53,7 @@ fn a_silent_target_that_answers_at_last_is_elected() {
     let mut desk = Desk::new(&["c1", "c2"]);
     desk.pod("a").made("a", "c1").pass(500).said();
     desk.reserves("a", "c1").check(&["bind a c1 @1"]);
-    desk.bound("a").made("a", "c2").check(&["scheduled a c1", "allow a c1 @1", "delete a c2"]);
+    desk.bound("a").made("a", "c2").check(&["scheduled a c1", "forgo a c2", "allow a c1 @1", "delete a c2"]);
 }
 
 #[test]
@@ -127,4 +127,47 @@ fn a_loser_that_is_gone_is_not_deleted_again_by_an_event_from_before() {
     desk.ends("a", Outcome::Deleted { target: id("c1"), uid: id("uid-a-c1"), result: Ok(()) });
     desk.change("a", "c1", |_| ()).check(&[]);
     desk.see(Event::ChaperonDeleted { target: id("c1"), parent: id("a"), uid: id("uid-a-c1") }).check(&[]);
+}
+
+#[test]
+fn an_overloaded_target_whose_calls_take_long_but_arrive_is_not_hedged() {
+    let mut desk = Desk::new(&["c1", "c2"]);
+    desk.pod("a").said();
+    let sent = desk.now;
+    desk.pass(400).made_after("a", "c1", sent);
+    desk.pass(1_500).check(&[]);
+    desk.reserves("a", "c1").check(&["bind a c1 @1"]);
+}
+
+#[test]
+fn an_overloaded_target_that_says_nothing_is_hedged_after_two_seconds_at_the_latest() {
+    let mut desk = Desk::new(&["c1", "c2"]);
+    desk.pod("a").said();
+    let sent = desk.now;
+    for free in ["90", "100"] {
+        desk.pass(400).see(Event::SummarySeen { target: id("c1"), summary: summary(free) });
+    }
+    desk.pass(400).made_after("a", "c1", sent).pass(1_999).check(&[]);
+    desk.pass(1).check(&["create a c2"]);
+}
+
+#[test]
+fn a_slow_call_of_long_ago_excuses_no_silence() {
+    let mut desk = Desk::new(&["c1", "c2"]);
+    desk.pod("a").said();
+    let sent = desk.now;
+    desk.pass(400).made_after("a", "c1", sent).reserves("a", "c1").bound("a").pass(5_000);
+    desk.pod("b").said();
+    desk.pass(499).check(&[]);
+    desk.pass(1).check(&["create b c2"]);
+}
+
+#[test]
+fn who_comes_late_listens_once_more_before_it_calls_a_target_silent() {
+    let mut desk = Desk::new(&["c1", "c2"]);
+    desk.pod("a").made("a", "c1").said();
+    desk.now += ms(700);
+    desk.see(Event::Tick).check(&[]);
+    desk.now += ms(400);
+    desk.see(Event::Tick).check(&["create a c2"]);
 }

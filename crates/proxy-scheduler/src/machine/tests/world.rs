@@ -1,11 +1,15 @@
 //! One source and a few targets, as far as the protocol goes, with every call and every event on its way for as
 //! long as chance wants.
 
+mod holds;
+mod losses;
+
 use super::desk::{fresh, id, ms, node, pod, refusal, summary, target};
 use crate::machine::{
     Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Id, Live, Machine, Outcome, Place, PodRef,
     PodSeen, Promise, Scope,
 };
+use losses::unanswered;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -207,6 +211,8 @@ impl World {
         let pick = self.chance.below(all);
         if pick < self.calls.len() {
             let call = self.calls.swap_remove(pick);
+            // That is no call, and cannot be lost.
+            let faults = if matches!(call, Action::Forgo { .. }) { 0 } else { faults };
             let lost_going = self.chance.percent(faults);
             let lost_coming = self.chance.percent(faults);
             let end = if lost_going { None } else { self.arrive(&call) };
@@ -232,6 +238,12 @@ impl World {
     fn arrive(&mut self, call: &Action) -> Option<Event> {
         let (pod, outcome) = match call {
             Action::Create { target, pod, .. } => (Arc::clone(pod), self.arrive_create(target, pod)),
+            Action::Forgo { target, pod } => {
+                let waits = |call: &Action| matches!(call, Action::Create { target: there, pod: who, .. } if (there, who) == (target, pod));
+                let create = self.calls.iter().position(waits)?;
+                self.calls.swap_remove(create);
+                (Arc::clone(pod), Outcome::Forgone { target: Arc::clone(target) })
+            }
             Action::Renew { chaperon, attempt } => {
                 let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
                 if let Some(found) =
@@ -240,7 +252,7 @@ impl World {
                     found.seen.attempt = *attempt;
                     self.changed(&key);
                 }
-                let result = self.there(chaperon).ok_or(failure());
+                let result = self.there(chaperon).ok_or(Live::Gone);
                 let target = Arc::clone(&chaperon.target);
                 (Arc::clone(&chaperon.parent), Outcome::Renewed { target, sent: self.now, result })
             }
@@ -340,82 +352,8 @@ impl World {
     fn read(&self, pod: &PodRef) -> Live<PodSeen> {
         if self.pods.contains_key(&pod.uid) { Live::Found(Box::new(self.seen(&pod.uid))) } else { Live::Gone }
     }
-
-    // What must hold.
-
-    /// At any moment: what is allowed is what its pod's one election names.
-    #[track_caller]
-    pub(super) fn check_always(&self) {
-        let mut allowed: BTreeMap<&Id, &Id> = BTreeMap::new();
-        for ((target, parent), chaperon) in
-            self.chaperons.iter().filter(|(_, chaperon)| chaperon.seen.allowed)
-        {
-            assert_eq!(allowed.insert(parent, target), None, "{parent} is allowed twice");
-            let Some(pod) = self.pods.get(parent) else { continue };
-            let (node, election) = pod.bound.as_ref().expect("allowed before the binding");
-            assert_eq!((node, &election.chaperon_uid), (target, &chaperon.seen.uid), "another was elected");
-        }
-    }
-
-    /// When all is quiet: every pod for which there is room runs, and nothing is left over.
-    #[track_caller]
-    pub(super) fn check_quiet(&self) {
-        let bound = self.pods.values().filter(|pod| pod.bound.is_some()).count();
-        let want = self.pods.len().min(self.targets.len() * self.room);
-        assert_eq!(
-            bound,
-            want,
-            "bound pods; asked: {:?}",
-            self.chaperons.values().map(|found| &found.seen).collect::<Vec<_>>()
-        );
-        for ((target, parent), chaperon) in &self.chaperons {
-            match self.pods.get(parent).map(|pod| &pod.bound) {
-                Some(Some((node, _))) => {
-                    assert!(node == target && chaperon.seen.allowed, "{parent} in {target}");
-                }
-                Some(None) => {
-                    assert!(chaperon.seen.promise.is_none(), "{parent} waits though {target} reserved");
-                }
-                None => assert!(chaperon.seen.allowed, "{parent} is gone and asked for in {target}"),
-            }
-        }
-        for (uid, pod) in &self.pods {
-            let Some((node, _)) = &pod.bound else { continue };
-            assert!(
-                self.chaperons.contains_key(&(Arc::clone(node), Arc::clone(uid))),
-                "{uid} has nothing in {node}"
-            );
-        }
-    }
 }
 
 fn failure() -> Failure {
     Failure { scope: Scope::Target, message: "no answer".to_owned() }
-}
-
-/// What a call reports that got no answer, and whose live read got none either.
-fn unanswered(call: &Action) -> Option<Event> {
-    let unknown = || "no answer".to_owned();
-    let (pod, outcome) = match call {
-        Action::Create { target, pod, .. } => {
-            (pod, Outcome::Created { target: Arc::clone(target), sent: None, result: Err(failure()) })
-        }
-        Action::Renew { chaperon, .. } => {
-            let target = Arc::clone(&chaperon.target);
-            (&chaperon.parent, Outcome::Renewed { target, sent: Duration::ZERO, result: Err(failure()) })
-        }
-        Action::Bind { pod, .. } => (&pod.uid, Outcome::Bound(Err(Live::Unknown(unknown())))),
-        Action::Allow { chaperon, .. } => {
-            let target = Arc::clone(&chaperon.target);
-            (&chaperon.parent, Outcome::Allowed { target, result: Err(Live::Unknown(unknown())) })
-        }
-        Action::Delete { chaperon } => {
-            let (target, uid) = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.uid));
-            (&chaperon.parent, Outcome::Deleted { target, uid, result: Err(failure()) })
-        }
-        Action::Explain { pod, .. } => (&pod.uid, Outcome::Explained(Err(failure()))),
-        Action::Reread { pod } => (&pod.uid, Outcome::Reread(Live::Unknown(unknown()))),
-        Action::Scheduled { .. } => return None,
-    };
-    Some(Event::Finished { pod: Arc::clone(pod), outcome })
 }
