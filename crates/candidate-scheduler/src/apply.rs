@@ -46,9 +46,9 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
             }
             result
         }
-        Action::Refuse { chaperon, uid, message, since } => {
+        Action::Refuse { chaperon, uid, version, message, since } => {
             info!(chaperon = %chaperon, reason = %message, "fits nowhere");
-            refuse_chaperon(context, chaperon, &refusal(uid, message, since.as_deref())).await
+            refuse_chaperon(context, chaperon, &refusal((uid, version), message, since.as_deref())).await
         }
         Action::Bind { pod, uid, node } => {
             let result = bind(context, pod, uid, node).await;
@@ -57,9 +57,9 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
             }
             result
         }
-        Action::RefusePod { pod, uid, message, since } => {
+        Action::RefusePod { pod, uid, version, message, since } => {
             info!(object = %pod, reason = %message, "fits nowhere");
-            refuse_pod(context, pod, &refusal(uid, message, since.as_deref())).await
+            refuse_pod(context, pod, &refusal((uid, version), message, since.as_deref())).await
         }
         Action::CreateSummary(summary) => create_summary(context, summary).await,
         Action::PatchSummary(patch) => patch_summary(context, patch).await,
@@ -117,11 +117,11 @@ fn release(uid: &str, version: &str) -> Value {
     }}})
 }
 
-/// The condition that says why nothing fits.
-fn refusal(uid: &str, message: &str, since: Option<&str>) -> Value {
+/// The condition that says why nothing fits. The version makes sure that nobody has answered or started it since.
+fn refusal((uid, version): (&str, &str), message: &str, since: Option<&str>) -> Value {
     let time = Timestamp::now();
     let now = format!("{time:.0}");
-    json!({"metadata": {"uid": uid}, "status": {"conditions": [{
+    json!({"metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
         // Fine enough that answers to two asks never look the same.
         "lastProbeTime": format!("{time:.6}"), "lastTransitionTime": since.unwrap_or(&now),
@@ -305,6 +305,13 @@ mod tests {
     fn no_answer_is_no_verdict() {
         check(429, "too many requests", None);
         check(503, "unavailable", None);
+    }
+
+    #[test]
+    fn a_refusal_is_written_only_on_the_state_that_it_is_about() {
+        let patch = refusal(("u", "17"), "no room", Some("2026-01-01T00:00:00Z"));
+        assert_eq!(patch["metadata"], json!({"uid": "u", "resourceVersion": "17"}));
+        assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::args::Args;
 use crate::metrics::Metrics;
 use crate::observe::{Change, ChaperonSeen, Name, NodeSeen, PodSeen, Seen};
 use crate::plan::{Action, Model, Outcome, Settings};
+use crate::standby::Term;
 
 /// Changes that may wait between the watches and the decisions.
 const BUFFER: usize = 4096;
@@ -45,6 +46,7 @@ pub(crate) async fn lead(
     metrics: Metrics,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let term = Term::begin(&runtime.readiness);
     let context = Context {
         client: runtime.client.clone(),
         manager: runtime.manager(),
@@ -56,7 +58,7 @@ pub(crate) async fn lead(
     let watches = Watches { runtime: &runtime, stop: &stop, seen };
     let mut tasks = watches.start();
     let model = Model::new(Settings { cluster_uid, reserved_seconds: args.reserved_seconds });
-    schedule(&context, model, inbox, &stop).await;
+    schedule((&context, &term), model, inbox, &stop).await;
     tasks.shutdown().await;
     Ok(())
 }
@@ -79,7 +81,7 @@ async fn cluster_uid(context: &Context, stop: &CancellationToken) -> Option<Stri
 
 /// The one owner of the model: takes in what is seen and how calls ended, and sends calls on their way.
 async fn schedule(
-    context: &Context,
+    (context, term): (&Context, &Term),
     mut model: Model,
     mut inbox: mpsc::Receiver<Seen>,
     stop: &CancellationToken,
@@ -123,6 +125,7 @@ async fn schedule(
         }
         if model.ready() && !ready {
             ready = true;
+            term.in_step();
             info!(
                 reservations = model.reservations(),
                 "counted what was promised before; decides from now on"

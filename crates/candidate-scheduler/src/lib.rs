@@ -12,9 +12,14 @@
 //! - A reservation counts like a pod until it is taken back or its delegate is bound. It is taken back only when the
 //!   promised time and ten seconds more are over, and never once the PodChaperon was allowed.
 //! - An answer names the ask that it answers. A higher `attempt` renews a reservation or is a new ask.
+//! - A node whose kubelet refused a delegate is the last choice for the next one, until one has run. A restart
+//!   forgets which nodes those were, but keeps none of them reserved.
+//! - A refusal is written only on the state that it is about, and never once a node is reserved.
 //! - After a restart everything that was promised is counted again before anything is decided.
 //! - A pod that needs what this release does not know (claims, for example) is refused in words, never placed.
 //! - No event `Scheduled` is written for delegates: their PodChaperon tells the story.
+//!
+//! **Ready** is a replica that could list and watch everything, and, if it leads, has counted what was promised before.
 
 pub mod apply;
 pub mod args;
@@ -23,6 +28,7 @@ pub mod error;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
+mod standby;
 
 use anyhow::Context as _;
 use runtime::Runtime;
@@ -90,9 +96,11 @@ pub const RIGHTS: &[Right] = &[
 /// Runs the service: stands by until it leads, then schedules.
 pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
     let metrics = metrics::Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;
-    runtime.readiness.set("started", true);
-    runtime::lease::lead(&runtime, |stop| {
-        controller::lead(runtime.clone(), args.clone(), metrics.clone(), stop)
-    })
-    .await
+    let standby = standby::Standby { client: &runtime.client, readiness: &runtime.readiness };
+    standby.begin();
+    let lead = |stop| controller::lead(runtime.clone(), args.clone(), metrics.clone(), stop);
+    tokio::select! {
+        ended = runtime::lease::lead(&runtime, lead) => ended,
+        never = standby.stand_by() => match never {},
+    }
 }

@@ -3,10 +3,13 @@
 //! The shell tells it what it saw and how writes ended, with the time in milliseconds since any fixed origin; it
 //! answers with writes. One owner, no locks: what is decided is counted before the next decision.
 
+mod calls;
 mod chaperons;
+mod kubelets;
 mod pods;
 mod refusals;
 mod reservations;
+mod retries;
 mod summary;
 mod templates;
 #[cfg(test)]
@@ -19,6 +22,7 @@ use scheduling::{Backoff, Classes, Diagnosis, Event, Framework, Lengths, PodInfo
 use serde_json::Value;
 
 use crate::observe::{Change, Name, NodeSeen, Seen, TemplateKey};
+pub use calls::{Action, Admission, Outcome};
 use chaperons::Chaperon;
 use pods::Pod;
 use summary::Publication;
@@ -26,6 +30,8 @@ use templates::Template;
 
 /// A write that failed for want of an answer is repeated after this time.
 const RETRY_MS: u64 = 1000;
+/// A refusal of what has changed meanwhile is looked at again after this time, when the watch has brought the change.
+const CHANGED_MS: u64 = 200;
 /// How much longer than promised a reservation is held.
 const MARGIN_MS: u64 = 10_000;
 
@@ -34,82 +40,6 @@ const MARGIN_MS: u64 = 10_000;
 pub enum Key {
     Chaperon(Name),
     Pod(Name),
-}
-
-/// One call. Each is idempotent and safe to repeat.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// Ask admission, without creating anything, what it makes of a pod.
-    DryRun {
-        template: TemplateKey,
-        manifest: Arc<Value>,
-    },
-    /// Say on a chaperon that a node is reserved for it.
-    Reserve {
-        chaperon: Name,
-        uid: Arc<str>,
-        node: Arc<str>,
-        attempt: u64,
-        seconds: u64,
-    },
-    /// Take the reservation back, unless anything changed since `version`.
-    Release {
-        chaperon: Name,
-        uid: Arc<str>,
-        version: Arc<str>,
-    },
-    /// Say on a chaperon why it cannot be scheduled.
-    Refuse {
-        chaperon: Name,
-        uid: Arc<str>,
-        message: String,
-        since: Option<String>,
-    },
-    /// Bind a pod to a node.
-    Bind {
-        pod: Name,
-        uid: Arc<str>,
-        node: Arc<str>,
-    },
-    /// Say on a pod why it cannot be scheduled.
-    RefusePod {
-        pod: Name,
-        uid: Arc<str>,
-        message: String,
-        since: Option<String>,
-    },
-    /// Create the ClusterSummary, or change what is there by a merge patch.
-    CreateSummary(Value),
-    PatchSummary(Value),
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// Done; with the resourceVersion that resulted, where the answer carries one.
-    Done {
-        version: Option<Arc<str>>,
-    },
-    /// The dry run was answered.
-    Admitted(Admission),
-    /// No answer, or one that asks for patience: it may or may not have been done.
-    Unknown,
-    /// Refused because the object is another or was changed.
-    Conflict,
-    NotFound,
-    /// Refused for good.
-    Denied(String),
-}
-
-/// What admission makes of a pod.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Admission {
-    /// The pod as it would be created.
-    Pod(Arc<PodInfo>),
-    /// It would be refused.
-    Refused(String),
-    /// Nobody can say without creating it.
-    Undecided,
 }
 
 /// What the decisions depend on besides what was seen.
@@ -160,6 +90,8 @@ pub struct Model {
     retry_ticket: u64,
     publication: Publication,
     classes: Classes,
+    /// Stands for the manifests that nobody needs any more.
+    no_manifest: Arc<Value>,
     /// Why pods of a class (by the address of their common spec, which is kept alive) fit nowhere as things stand.
     memo: HashMap<usize, (Arc<PodSpec>, Arc<Diagnosis>)>,
     counts: Counts,
@@ -186,6 +118,7 @@ impl Model {
             retry_ticket: 0,
             publication: Publication::default(),
             classes: Classes::default(),
+            no_manifest: Arc::default(),
             memo: HashMap::new(),
             counts: Counts::default(),
             actions: Vec::new(),
@@ -220,7 +153,10 @@ impl Model {
                 | Action::RefusePod { .. }),
                 Outcome::Unknown,
             ) => {
-                self.repeat_later(action, now);
+                self.repeat_later(action, now + RETRY_MS);
+            }
+            (action @ (Action::Refuse { .. } | Action::RefusePod { .. }), Outcome::Conflict) => {
+                self.repeat_later(action, now + CHANGED_MS);
             }
             (Action::Reserve { chaperon, uid, node, attempt, .. }, outcome) => {
                 self.reserve_ended((&chaperon, &uid), (node, attempt), outcome, now);
@@ -353,33 +289,24 @@ impl Model {
         self.queue.event(&Event::Namespace, &self.framework, now);
     }
 
-    /// Repeats a call that may not have been done.
-    fn repeat_later(&mut self, action: Action, now: u64) {
-        self.retry_ticket += 1;
-        self.retries.insert((now + RETRY_MS, self.retry_ticket), action);
-    }
-
-    /// Repeats the calls that are due.
-    fn repeat(&mut self, now: u64) {
-        while let Some(entry) = self.retries.first_entry() {
-            if entry.key().0 > now {
-                break;
-            }
-            self.actions.push(entry.remove());
-        }
-    }
-
-    /// The best node for a pod. A refusal holds for all equal pods until something changes.
-    fn evaluate(&mut self, pod: &PodInfo) -> Result<Arc<str>, Arc<Diagnosis>> {
+    /// The best node for a pod, one of `avoided` only if no other fits. A refusal holds for all equal pods until
+    /// something changes.
+    fn evaluate(&mut self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Arc<Diagnosis>> {
         let class = Arc::as_ptr(&pod.spec) as usize;
         if let Some((_, diagnosis)) = self.memo.get(&class) {
             return Err(Arc::clone(diagnosis));
         }
-        self.framework.evaluate(pod, &self.snapshot).map(|selection| selection.node).map_err(|diagnosis| {
-            let diagnosis = Arc::new(*diagnosis);
-            self.memo.insert(class, (Arc::clone(&pod.spec), Arc::clone(&diagnosis)));
-            diagnosis
-        })
+        match self.framework.evaluate(pod, &self.snapshot) {
+            Ok(selection) => {
+                let mut ranked = selection.ranked.into_iter().map(|ranked| ranked.node);
+                Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
+            }
+            Err(diagnosis) => {
+                let diagnosis = Arc::new(*diagnosis);
+                self.memo.insert(class, (Arc::clone(&pod.spec), Arc::clone(&diagnosis)));
+                Err(diagnosis)
+            }
+        }
     }
 
     /// Counts a pod or reservation on a node.

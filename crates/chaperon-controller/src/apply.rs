@@ -4,7 +4,7 @@ use crate::cache::{Cache, Key, Round};
 use crate::delegate;
 use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::patches::{hold, json_patch, release};
+use crate::patches::{hold, json_patch, release, replace_status};
 use crate::plan::{Action, Delegate, Observed};
 use api::{Pod, PodChaperon, keys};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -211,10 +211,7 @@ impl<'a> Hands<'a> {
     }
 
     async fn write_status(&self, chaperon: &PodChaperon, status: &Value) -> Result<(), Error> {
-        let patch = json_patch(json!([
-            {"op": "test", "path": "/metadata/uid", "value": chaperon.uid()},
-            {"op": "add", "path": "/status", "value": status},
-        ]));
+        let patch = json_patch(replace_status(chaperon, status));
         let written = self.chaperons.patch_status(&self.key.name, &self.params(), &patch).await;
         self.learn(written)
     }

@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// How many that wait for room one pod that goes wakes: it rarely makes room for more, and the others come back
+/// by themselves.
+const WOKEN: usize = 8;
 
 /// Namespace and name, of a PodChaperon and its pod alike.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -266,10 +269,12 @@ impl Cache {
     /// The API server told the state of a pod in its answer to us.
     pub(crate) fn learn_pod(&self, pod: Pod) {
         let mut state = self.state();
-        let Some(entry) = state.entries.get_mut(&key_of(&pod.metadata)) else { return };
+        let key = key_of(&pod.metadata);
+        let Some(entry) = state.entries.get_mut(&key) else { return };
         if !is_older(pod.resource_version(), entry.pod_version()) {
             entry.delegate = Delegate::Present(trimmed_pod(pod));
             entry.trim();
+            state.no_longer_refused(&key);
         }
     }
 
@@ -316,9 +321,15 @@ impl Cache {
         self.state().refused.entry(key.namespace.clone()).or_default().insert(key.clone());
     }
 
-    /// The keys that wait for room in a namespace; they wait no longer.
-    pub(crate) fn waiting(&self, namespace: &str) -> HashSet<Key> {
-        self.state().refused.remove(namespace).unwrap_or_default()
+    /// Some of the keys that wait for room in a namespace; those wait no longer.
+    pub(crate) fn waiting(&self, namespace: &str) -> Vec<Key> {
+        let mut state = self.state();
+        let Some(waiting) = state.refused.get(namespace) else { return Vec::new() };
+        let woken: Vec<Key> = waiting.iter().take(WOKEN).cloned().collect();
+        for key in &woken {
+            state.no_longer_refused(key);
+        }
+        woken
     }
 }
 
@@ -326,6 +337,15 @@ impl State {
     fn forget_if_empty(&mut self, key: &Key) {
         if self.entries.get(key).is_some_and(Entry::is_empty) {
             self.entries.remove(key);
+            self.no_longer_refused(key);
+        }
+    }
+
+    fn no_longer_refused(&mut self, key: &Key) {
+        let Some(waiting) = self.refused.get_mut(&key.namespace) else { return };
+        waiting.remove(key);
+        if waiting.is_empty() {
+            self.refused.remove(&key.namespace);
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::cache::{Cache, Key, Round};
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::plan::plan;
+use crate::standby::{self, Term};
 use anyhow::Context as _;
 use api::{Pod, PodChaperon, keys};
 use futures::{Stream, StreamExt};
@@ -37,12 +38,17 @@ pub struct Args {}
 /// Metrics cannot be registered, or leadership cannot be managed.
 pub async fn serve(runtime: Runtime, _args: Args) -> anyhow::Result<()> {
     let metrics = Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;
-    runtime::lease::lead(&runtime, |stop| lead(runtime.clone(), metrics.clone(), stop)).await
+    standby::begin(&runtime.readiness);
+    tokio::select! {
+        ended = runtime::lease::lead(&runtime, |stop| lead(runtime.clone(), metrics.clone(), stop)) => ended,
+        never = standby::stand_by(&runtime.client, &runtime.readiness) => match never {},
+    }
 }
 
 type Watch<K> = Pin<Box<dyn Stream<Item = Seen<K>> + Send>>;
 
 async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -> anyhow::Result<()> {
+    let term = Term::begin(&runtime.readiness);
     let context = Arc::new(Context {
         client: runtime.client.clone(),
         manager: runtime.manager(),
@@ -68,6 +74,7 @@ async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -> an
         () = stop.cancelled() => {}
         () = async {
             let watches = sync(&context, &queue, pods, chaperons).await;
+            term.in_step();
             tokio::join!(feed(&context, &queue, watches), resync(&context, &queue), queue.run(stop.clone(), work));
         } => {}
     }

@@ -11,6 +11,8 @@
 //! It never runs finished work again: a recorded end is final. It never touches a pod that no PodChaperon
 //! controls, never changes a spec, and takes no silence of a node for an end.
 //!
+//! A replica is ready when it could list and watch pods and PodChaperons, and, if it leads, is in step with them.
+//!
 //! # Permissions
 //!
 //! In every namespace of the target:
@@ -40,6 +42,7 @@ mod metrics;
 mod mirror;
 mod patches;
 pub mod plan;
+mod standby;
 pub mod status;
 
 pub use controller::{Args, serve};

@@ -1,6 +1,6 @@
 //! JSON patches that name what they believe to be there.
 
-use api::keys;
+use api::{PodChaperon, keys};
 use kube::api::{ObjectMeta, Patch};
 use serde_json::{Value, json};
 
@@ -34,9 +34,25 @@ pub(crate) fn release(metadata: &ObjectMeta) -> Option<Value> {
     ]))
 }
 
+/// Replaces the status that was seen. Whoever decided on an older one, perhaps while another replica led, must
+/// not undo an end that was recorded since: the phase is still the one that was seen, and where there was none
+/// yet, nothing at all has changed.
+pub(crate) fn replace_status(seen: &PodChaperon, status: &Value) -> Value {
+    let guard = if seen.phase().is_empty() {
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": seen.resource_version()})
+    } else {
+        json!({"op": "test", "path": "/status/phase", "value": seen.phase()})
+    };
+    json!([
+        {"op": "test", "path": "/metadata/uid", "value": seen.uid()},
+        guard,
+        {"op": "add", "path": "/status", "value": status},
+    ])
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{hold, json_patch, release};
+    use super::{hold, json_patch, release, replace_status};
     use kube::api::{ObjectMeta, Patch};
     use serde_json::json;
 
@@ -65,6 +81,21 @@ mod tests {
             hold(&held(&[]))[1],
             json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"})
         );
+    }
+
+    #[test]
+    fn a_status_decided_in_another_phase_is_not_written() {
+        let mut seen: api::PodChaperon = serde_json::from_value(
+            json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"phase": "Running"}}),
+        )
+        .unwrap();
+        let ops = replace_status(&seen, &json!({"phase": "Running"}));
+        assert_eq!(ops[0], json!({"op": "test", "path": "/metadata/uid", "value": "u"}));
+        assert_eq!(ops[1], json!({"op": "test", "path": "/status/phase", "value": "Running"}));
+        seen.status = json!({"conditions": []});
+        let ops = replace_status(&seen, &json!({"phase": "Running"}));
+        assert_eq!(ops[1], json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"}));
+        assert_eq!(ops[2]["op"], "add");
     }
 
     #[test]

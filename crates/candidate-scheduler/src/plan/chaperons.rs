@@ -1,11 +1,12 @@
 //! Reservations: asked for by chaperons, promised for a while, taken back unless they were allowed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use scheduling::{PodInfo, Queued};
 
 use crate::observe::{Change, ChaperonSeen, Name};
+use crate::plan::kubelets::Past;
 use crate::plan::templates::Shape;
 use crate::plan::{Key, Model};
 
@@ -24,6 +25,7 @@ pub(super) struct Chaperon {
     pub(super) refused: Option<Said>,
     /// Older states than our own last write are not believed.
     pub(super) oldest: u64,
+    pub(super) past: Past,
 }
 
 /// A refusal that was written: of which ask, in which words, and when.
@@ -49,6 +51,7 @@ impl Chaperon {
             next_refusal: None,
             refused: None,
             oldest: 0,
+            past: Past::default(),
         }
     }
 
@@ -123,6 +126,7 @@ impl Model {
                     known.pod = None;
                 }
                 known.seen = seen;
+                known.learn_of_refusal();
             }
             Some(_) => {
                 self.chaperon_gone(&name, now);
@@ -155,7 +159,7 @@ impl Model {
             return if delegate.placed() { Stand::Bound } else { Stand::Delegated };
         }
         if seen.allowed {
-            return Stand::Allowed(seen.reserved_node.clone());
+            return Stand::Allowed(chaperon.kept_node());
         }
         match (&seen.reserved, seen.reserved_attempt) {
             (Some(node), _) => Stand::Reserved(Arc::clone(node)),
@@ -180,9 +184,13 @@ impl Model {
                     let key = chaperon.seen.template.clone();
                     self.stop_waiting(name, &key);
                 }
+                if !matches!(stand, Stand::Expired) {
+                    self.rest(name);
+                }
                 self.unplace(&uid, now);
             }
             Stand::Delegated => {}
+            Stand::Allowed(None) if self.was_refused_by_node(name) => self.unplace(&uid, now),
             Stand::Allowed(node) => self.hold_allowed(name, node),
             Stand::Reserved(node) => {
                 self.hold(name, &node);
@@ -203,10 +211,22 @@ impl Model {
         }
     }
 
+    /// Keeps little of a chaperon whose delegate is bound, or that has ended: most are.
+    fn rest(&mut self, name: &Name) {
+        let Some(chaperon) = self.chaperons.get_mut(name) else { return };
+        chaperon.has_delegate();
+        chaperon.seen.manifest = Arc::clone(&self.no_manifest);
+        let pods = [chaperon.seen.pod.as_mut().ok(), chaperon.pod.as_mut()];
+        for pod in pods.into_iter().flatten() {
+            *pod = self.classes.share(pod);
+        }
+    }
+
     /// Sees to it that a chaperon gets an answer.
     fn ask(&mut self, name: &Name, now: u64) {
         let Some(chaperon) = self.chaperons.get(name) else { return };
-        if chaperon.writing.is_some() {
+        // Without a manifest, what is known is older than its own delegate: the watch will bring more.
+        if chaperon.writing.is_some() || chaperon.seen.manifest.is_null() {
             return;
         }
         let (key, manifest) = (chaperon.seen.template.clone(), Arc::clone(&chaperon.seen.manifest));
@@ -265,7 +285,7 @@ impl Model {
             return;
         }
         let Some(pod) = self.current_shape(name, now) else { return };
-        match self.evaluate(&pod) {
+        match self.evaluate(&pod, &BTreeSet::new()) {
             Ok(node) => {
                 self.counts.placed += 1;
                 self.place(pod, &node);

@@ -11,6 +11,7 @@ use crate::plan::{Action, Key, Model, Outcome};
 /// A pod that is not finished.
 pub(super) struct Pod {
     uid: Arc<str>,
+    version: Arc<str>,
     chaperon: Option<Arc<str>>,
     bound: bool,
     /// The binding under way: the pod counts on its node already.
@@ -20,6 +21,16 @@ pub(super) struct Pod {
 }
 
 impl Pod {
+    /// Still the object that a call was about?
+    pub(super) fn is(&self, uid: &str) -> bool {
+        *self.uid == *uid
+    }
+
+    /// The resourceVersion that was seen or written last.
+    pub(super) fn version(&self) -> Arc<str> {
+        Arc::clone(&self.version)
+    }
+
     /// It is bound, or about to be.
     pub(super) fn placed(&self) -> bool {
         self.bound || self.binding.is_some()
@@ -57,12 +68,14 @@ impl Model {
         }
         let known = self.pods.entry(name.clone()).or_insert_with(|| Pod {
             uid: Arc::clone(&seen.uid),
+            version: Arc::clone(&seen.version),
             chaperon: seen.chaperon.clone(),
             bound: false,
             binding: None,
             refusal: None,
             refusing: false,
         });
+        known.version = Arc::clone(&seen.version);
         known.refusal = seen.refusal.clone();
         let first_sight = !known.bound;
         known.bound |= seen.bound();
@@ -140,10 +153,13 @@ impl Model {
         let reserved = chaperon.as_ref().and_then(|uid| self.snapshot.place_of(uid).cloned());
         let held = chaperon.as_ref().and_then(|uid| self.snapshot.remove_pod(uid));
         self.memo.clear();
-        let kept = reserved.filter(|node| self.framework.evaluate_node(&info, &self.snapshot, node).is_ok());
+        let avoided = self.avoided(name, chaperon.as_ref());
+        let kept = reserved.filter(|node| {
+            !avoided.contains(node) && self.framework.evaluate_node(&info, &self.snapshot, node).is_ok()
+        });
         let chosen = match kept {
             Some(node) => Ok(node),
-            None => self.evaluate(&info),
+            None => self.evaluate(&info, &avoided),
         };
         match chosen {
             Ok(node) => {
@@ -204,6 +220,7 @@ impl Model {
         self.actions.push(Action::RefusePod {
             pod: name.clone(),
             uid: Arc::clone(&pod.uid),
+            version: Arc::clone(&pod.version),
             message: message.to_owned(),
             since,
         });
@@ -212,8 +229,13 @@ impl Model {
     pub(super) fn pod_refusal_ended(&mut self, name: &Name, uid: &str, outcome: &Outcome) {
         let Some(pod) = self.pods.get_mut(name).filter(|pod| *pod.uid == *uid) else { return };
         pod.refusing = false;
-        if !matches!(outcome, Outcome::Done { .. }) {
-            pod.refusal = None;
+        match outcome {
+            Outcome::Done { version } => pod.version = version.clone().unwrap_or_else(|| pod.version()),
+            Outcome::Admitted(_)
+            | Outcome::Unknown
+            | Outcome::Conflict
+            | Outcome::NotFound
+            | Outcome::Denied(_) => pod.refusal = None,
         }
     }
 }

@@ -36,6 +36,7 @@ impl Model {
         self.actions.push(Action::Refuse {
             chaperon: name.clone(),
             uid: Arc::clone(&chaperon.seen.uid),
+            version: Arc::clone(&chaperon.seen.version),
             message: message.to_owned(),
             since,
         });

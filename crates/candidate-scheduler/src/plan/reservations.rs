@@ -53,11 +53,13 @@ impl Model {
     }
 
     /// A delegate that was placed on `node` is gone. Its chaperon, if it wants another, keeps the node for it as
-    /// long as it would be chosen again.
+    /// long as it would be chosen again and did not refuse it.
     pub(super) fn lost_delegate(&mut self, name: &Name, node: &Arc<str>, now: u64) {
-        let Some(chaperon) = self.chaperons.get(name).filter(|_| self.started) else { return };
+        let Some(chaperon) = self.chaperons.get_mut(name).filter(|_| self.started) else { return };
+        chaperon.delegate_gone_from(node);
+        let Some(chaperon) = self.chaperons.get(name) else { return };
         let raw = chaperon.seen.pod.as_ref().ok();
-        let pod = chaperon.pod.as_ref().or(raw).cloned();
+        let pod = chaperon.pod.as_ref().or(raw).filter(|_| !chaperon.seen.refused_by_node).cloned();
         if let (Stand::Allowed(_), Some(pod)) = (self.stand(chaperon), pod)
             && self.framework.evaluate_node(&pod, &self.snapshot, node).is_ok()
         {
@@ -74,7 +76,7 @@ impl Model {
             let promised = match self.stand(chaperon) {
                 Stand::Reserved(node) => Some(node),
                 Stand::Allowed(node) => node,
-                Stand::Delegated => chaperon.seen.reserved_node.clone(),
+                Stand::Delegated => chaperon.kept_node(),
                 Stand::Over | Stand::Bound | Stand::Expired | Stand::Asked => None,
             };
             let (Some(node), Ok(raw)) = (promised, chaperon.seen.pod.clone()) else { continue };
@@ -154,7 +156,8 @@ impl Model {
                 chaperon.writing = renewal;
                 let seconds = self.settings.reserved_seconds;
                 let (chaperon, uid) = (name.clone(), Arc::from(uid));
-                self.repeat_later(Action::Reserve { chaperon, uid, node, attempt, seconds }, now);
+                let again = Action::Reserve { chaperon, uid, node, attempt, seconds };
+                self.repeat_later(again, now + RETRY_MS);
             }
         }
     }

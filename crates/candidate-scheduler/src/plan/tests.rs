@@ -1,3 +1,4 @@
+mod late;
 mod world;
 
 use serde_json::json;
@@ -145,7 +146,8 @@ fn pod(name: &str, delegate: bool, node: Option<&str>) -> PodSeen {
         "name": name, "uid": format!("uid-{name}"), "controller": true}]);
     let owners = if delegate { owners } else { json!([]) };
     let raw = json!({
-        "metadata": {"name": name, "namespace": "shop", "uid": format!("pod-{name}"), "ownerReferences": owners},
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("pod-{name}"), "resourceVersion": "1",
+            "ownerReferences": owners},
         "spec": spec,
     });
     PodSeen::read(&serde_json::from_value(raw).expect("a pod"))

@@ -108,6 +108,29 @@ fn refused_keys_wait_for_room_in_their_namespace_once() {
 }
 
 #[test]
+fn one_pod_that_goes_wakes_a_handful_of_those_that_wait() {
+    let cache = Cache::default();
+    for number in 0..20 {
+        cache.wait_for_room(&Key { namespace: "ns".to_owned(), name: number.to_string() });
+    }
+    let woken: Vec<usize> = (0..4).map(|_| cache.waiting("ns").len()).collect();
+    assert_eq!(woken, [8, 8, 4, 0]);
+}
+
+#[test]
+fn a_chaperon_that_is_gone_or_has_its_delegate_waits_for_no_room() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    cache.wait_for_room(&key());
+    cache.learn_pod(pod("6"));
+    assert!(cache.waiting("ns").is_empty(), "created after all");
+    cache.lose_pod(pod("7"));
+    cache.wait_for_room(&key());
+    cache.lose_chaperon(&chaperon("8"));
+    assert!(cache.waiting("ns").is_empty(), "gone");
+}
+
+#[test]
 fn the_answer_that_lets_an_object_go_counts_though_its_version_is_the_old_one() {
     let cache = Cache::default();
     cache.see_chaperon(chaperon("5"));

@@ -222,7 +222,7 @@ impl World {
                 let release = [("is-reserved", Value::Null), ("reserved-node", Value::Null)];
                 self.annotate(chaperon, uid, Some(version), &release)
             }
-            Action::Refuse { chaperon, uid, .. } => self.annotate(chaperon, uid, None, &[]),
+            Action::Refuse { chaperon, uid, version, .. } => self.annotate(chaperon, uid, Some(version), &[]),
             Action::Bind { pod, uid, node } => self.bind(pod, uid, node),
             Action::RefusePod { .. } | Action::CreateSummary(_) | Action::PatchSummary(_) => {
                 Outcome::Done { version: None }

@@ -1,0 +1,86 @@
+//! What the decisions ask the shell to do, and how that can end.
+
+use std::sync::Arc;
+
+use scheduling::PodInfo;
+use serde_json::Value;
+
+use crate::observe::{Name, TemplateKey};
+
+/// One call. Each is idempotent and safe to repeat.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Ask admission, without creating anything, what it makes of a pod.
+    DryRun {
+        template: TemplateKey,
+        manifest: Arc<Value>,
+    },
+    /// Say on a chaperon that a node is reserved for it.
+    Reserve {
+        chaperon: Name,
+        uid: Arc<str>,
+        node: Arc<str>,
+        attempt: u64,
+        seconds: u64,
+    },
+    /// Take the reservation back, unless anything changed since `version`.
+    Release {
+        chaperon: Name,
+        uid: Arc<str>,
+        version: Arc<str>,
+    },
+    /// Say on a chaperon why it cannot be scheduled, unless anything changed since `version`.
+    Refuse {
+        chaperon: Name,
+        uid: Arc<str>,
+        version: Arc<str>,
+        message: String,
+        since: Option<String>,
+    },
+    /// Bind a pod to a node.
+    Bind {
+        pod: Name,
+        uid: Arc<str>,
+        node: Arc<str>,
+    },
+    /// Say on a pod why it cannot be scheduled, unless anything changed since `version`.
+    RefusePod {
+        pod: Name,
+        uid: Arc<str>,
+        version: Arc<str>,
+        message: String,
+        since: Option<String>,
+    },
+    /// Create the ClusterSummary, or change what is there by a merge patch.
+    CreateSummary(Value),
+    PatchSummary(Value),
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Done; with the resourceVersion that resulted, where the answer carries one.
+    Done {
+        version: Option<Arc<str>>,
+    },
+    /// The dry run was answered.
+    Admitted(Admission),
+    /// No answer, or one that asks for patience: it may or may not have been done.
+    Unknown,
+    /// Refused because the object is another or was changed.
+    Conflict,
+    NotFound,
+    /// Refused for good.
+    Denied(String),
+}
+
+/// What admission makes of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Admission {
+    /// The pod as it would be created.
+    Pod(Arc<PodInfo>),
+    /// It would be refused.
+    Refused(String),
+    /// Nobody can say without creating it.
+    Undecided,
+}
