@@ -2,11 +2,11 @@
 
 use crate::controller::{Context, is_over};
 use crate::link::{Doubt, Link, with_uid};
-use crate::mirror::{Cause, essential};
+use crate::mirror::{Cause, addressed, essential};
 use crate::plan::{Action, Observed, Parent, Remote};
+use crate::removed::look_up_target;
 use crate::store::{Evidence, Key};
 use crate::views::{Chaperon, Proxy, is_ours};
-use api::v1alpha1::{ClusterTarget, Target};
 use api::{Pod, keys, names};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -29,6 +29,8 @@ pub(crate) enum Error {
     Stale { object: String },
     #[error("target of {object} is not in step")]
     NoLink { object: String },
+    #[error("the Targets could not be listed for {object}")]
+    NoList { object: String },
     #[error("cannot make a patch for {object}")]
     Patch { object: String, source: serde_json::Error },
 }
@@ -42,7 +44,7 @@ impl Error {
                 Doubt::Stranger { .. } => Class::Invalid,
             },
             Error::Stale { .. } => Class::Conflict,
-            Error::NoLink { .. } => Class::Unreachable,
+            Error::NoLink { .. } | Error::NoList { .. } => Class::Unreachable,
             Error::Patch { .. } => Class::Bug,
         }
     }
@@ -57,7 +59,10 @@ pub(crate) enum Done {
     Held(Duration),
 }
 
-fn failed(verb: &'static str, object: impl std::fmt::Display) -> impl FnOnce(kube::Error) -> Error {
+pub(crate) fn failed(
+    verb: &'static str,
+    object: impl std::fmt::Display,
+) -> impl FnOnce(kube::Error) -> Error {
     let object = object.to_string();
     move |source| Error::Call { verb, object, source }
 }
@@ -81,7 +86,7 @@ pub(crate) async fn apply(
         Action::LookUpDelegate => look_up_delegate(context, proxy).await,
         Action::LookUpTarget => look_up_target(context, proxy).await,
         Action::PatchStatus(patch) => patch_status(context, key, seen, patch).await,
-        Action::Tell(cause) => Ok(tell(context, proxy, *cause).await),
+        Action::Tell(cause, remains) => Ok(tell(context, proxy, *cause, *remains).await),
         Action::Release => release(context, key, proxy).await,
         Action::DeleteProxy => delete_proxy(context, proxy).await,
         Action::PassGrace(chaperon, seconds) => pass_grace(context, chaperon, *seconds).await,
@@ -122,7 +127,7 @@ async fn prove(link: &Link, object: String) -> Result<(), Error> {
 /// Reads live whether the elected PodChaperon is there. Its absence counts in the right cluster only.
 async fn look_up_delegate(context: &Context, proxy: &Proxy) -> Result<Done, Error> {
     let no_link = || Error::NoLink { object: proxy.full_name() };
-    let link = context.store().link_of_node(&proxy.node).ok_or_else(no_link)?;
+    let link = context.store().link_of(proxy).ok_or_else(no_link)?;
     prove(&link, proxy.full_name()).await?;
     let api = link.chaperons(&proxy.namespace);
     let verb = "read the PodChaperon of";
@@ -150,25 +155,6 @@ async fn look_up_delegate(context: &Context, proxy: &Proxy) -> Result<Done, Erro
     }
 }
 
-/// Reads live whether a Target has the pod's node. Node names may be hashes, so Targets are listed; this
-/// happens only for pods of a Target that was deleted.
-async fn look_up_target(context: &Context, proxy: &Proxy) -> Result<Done, Error> {
-    let params = ListParams::default();
-    let client = || context.rt.client.clone();
-    let verb = "list Targets for";
-    let cluster = Api::<ClusterTarget>::all(client()).list_metadata(&params).await;
-    let cluster = cluster.map_err(failed(verb, proxy.full_name()))?;
-    let own = Api::<Target>::namespaced(client(), &proxy.namespace).list_metadata(&params).await;
-    let own = own.map_err(failed(verb, proxy.full_name()))?;
-    let alive = cluster.iter().any(|target| names::virtual_node("", &target.name_any()) == proxy.node)
-        || own.iter().any(|target| names::virtual_node(&proxy.namespace, &target.name_any()) == proxy.node);
-    if alive {
-        // The watch of Targets is behind.
-        return Err(Error::Stale { object: proxy.full_name() });
-    }
-    Ok(Done::Learned(|evidence| Evidence { target_gone: true, ..evidence }))
-}
-
 /// Reads live whether the parent of PodChaperons is gone.
 async fn look_up_parent(context: &Context, key: &Key, seen: &Observed) -> Result<Done, Error> {
     let Some(orphan) = seen.others.first() else { return Err(Error::Stale { object: key.to_string() }) };
@@ -184,14 +170,12 @@ async fn look_up_parent(context: &Context, key: &Key, seen: &Observed) -> Result
 async fn patch_status(context: &Context, key: &Key, seen: &Observed, patch: &Value) -> Result<Done, Error> {
     let Some(proxy) = seen.proxy.as_deref() else { return Err(Error::Stale { object: key.to_string() }) };
     let api = pods(context, &proxy.namespace);
-    let mut body = patch.clone();
-    body["metadata"]["uid"] = json!(proxy.uid);
+    let body = addressed(proxy, patch);
     let verb = "write the status of pod";
     let written = match api.patch_status(&proxy.name, &plain(context), &Patch::Strategic(&body)).await {
         Err(error) if class(&error) == Class::Invalid => {
             warn!(proxy_pod = %proxy.full_name(), error = %Chain(&error), "status refused; writing only its essence");
-            let mut less = essential(patch);
-            less["metadata"] = json!({"uid": proxy.uid});
+            let less = addressed(proxy, &essential(patch));
             api.patch_status(&proxy.name, &plain(context), &Patch::Strategic(&less)).await
         }
         other => other,
@@ -211,7 +195,7 @@ async fn patch_status(context: &Context, key: &Key, seen: &Observed, patch: &Val
 }
 
 /// An event is worth no retry: the same stands in the pod's status.
-async fn tell(context: &Context, proxy: &Proxy, cause: Cause) -> Done {
+async fn tell(context: &Context, proxy: &Proxy, cause: Cause, remains: bool) -> Done {
     let now = Time(Timestamp::now());
     let place = match (&proxy.elected_target, &proxy.elected_chaperon) {
         (Some(cluster), Some(uid)) => format!(
@@ -220,7 +204,7 @@ async fn tell(context: &Context, proxy: &Proxy, cause: Cause) -> Done {
         ),
         (_, _) => String::new(),
     };
-    let place = if cause == Cause::TargetRemoved { place } else { String::new() };
+    let place = if remains { place } else { String::new() };
     let event = Event {
         metadata: ObjectMeta {
             generate_name: Some(format!("{}.", proxy.name)),
@@ -253,7 +237,7 @@ async fn tell(context: &Context, proxy: &Proxy, cause: Cause) -> Done {
 }
 
 /// Takes off our finalizers in one patch that tests for each of them and for the pod itself.
-async fn release(context: &Context, key: &Key, proxy: &Proxy) -> Result<Done, Error> {
+pub(crate) async fn release(context: &Context, key: &Key, proxy: &Proxy) -> Result<Done, Error> {
     let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": proxy.uid})];
     // From the last to the first, so that no index moves.
     for (at, finalizer) in

@@ -3,7 +3,9 @@
 use crate::apply::{Done, apply};
 use crate::link;
 use crate::plan::{Action, plan};
+use crate::removed::Nodes;
 use crate::store::{Evidence, Key, Store};
+use crate::strays;
 use crate::sweep::Budget;
 use api::v1alpha1::{ClusterTarget, Target as NamespacedTarget};
 use api::{Pod, keys};
@@ -12,8 +14,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
-use runtime::queue::{Next, Queue};
-use runtime::{CancellationToken, Chain, Class, Runtime, Seen, Target, Targets, class, watch};
+use runtime::queue::{Next, Queue, jitter};
+use runtime::{CancellationToken, Chain, Class, Runtime, Target, Targets, class, watch};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tracing::{debug, info, trace, warn};
@@ -24,6 +26,8 @@ const CONCURRENCY: usize = 512;
 const ROUNDS: usize = 4;
 /// Between two attempts to read our own identity.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at everything.
+const RESYNC: Duration = Duration::from_mins(10);
 
 /// What all tasks share.
 pub(crate) struct Context {
@@ -32,6 +36,7 @@ pub(crate) struct Context {
     pub(crate) queue: Queue<Key>,
     pub(crate) stop: CancellationToken,
     pub(crate) budget: Budget,
+    pub(crate) nodes: Nodes,
     store: Mutex<Store>,
 }
 
@@ -61,6 +66,7 @@ pub(crate) async fn run(rt: Runtime, targets: Targets, stop: CancellationToken) 
     let context = Arc::new(Context {
         queue: Queue::new("feedback", &rt.metrics, CONCURRENCY),
         budget: Budget::default(),
+        nodes: Nodes::default(),
         store: Mutex::default(),
         stop: stop.child_token(),
         own_uid,
@@ -71,6 +77,8 @@ pub(crate) async fn run(rt: Runtime, targets: Targets, stop: CancellationToken) 
     tokio::join!(
         registry(&context, targets.clone()),
         pods(&context),
+        strays::free(&context),
+        resync(&context),
         targets.drive(context.stop.clone(), follow),
         context.queue.run(context.stop.clone(), work),
     );
@@ -116,25 +124,22 @@ async fn pods(context: &Context) {
     let mut events = Box::pin(watch(api, config, "local", &context.rt.metrics));
     loop {
         let seen = tokio::select! { () = context.stop.cancelled() => return, seen = events.next() => seen };
-        let mut store = context.store();
-        let keys = match seen {
-            Some(Seen::Replaced(all)) => store.replace_pods(&all),
-            Some(Seen::Applied(pod)) => {
-                store.set_pods_in_step(true);
-                vec![store.put_pod(&pod)]
-            }
-            Some(Seen::Deleted(pod)) => {
-                let key: Key = Arc::from(pod.uid());
-                store.remove_pod(&key);
-                vec![key]
-            }
-            Some(Seen::Failed(_)) => {
-                store.set_pods_in_step(false);
-                Vec::new()
-            }
-            None => return,
-        };
-        drop(store);
+        let Some(seen) = seen else { return };
+        let keys = context.store().take_pods(seen);
+        for key in &keys {
+            context.queue.add(key);
+        }
+    }
+}
+
+/// Looks at everything again now and then, should an event ever have been lost.
+async fn resync(context: &Context) {
+    loop {
+        tokio::select! {
+            () = context.stop.cancelled() => return,
+            () = tokio::time::sleep(jitter(RESYNC)) => {}
+        }
+        let keys = context.store().all();
         for key in &keys {
             context.queue.add(key);
         }
@@ -191,7 +196,7 @@ fn name(action: &Action) -> &'static str {
         Action::LookUpTarget => "look_up_target",
         Action::LookUpParent => "look_up_parent",
         Action::PatchStatus(_) => "patch_status",
-        Action::Tell(_) => "event",
+        Action::Tell(_, _) => "event",
         Action::Release => "release",
         Action::DeleteProxy => "delete_proxy",
         Action::PassGrace(_, _) => "pass_grace",

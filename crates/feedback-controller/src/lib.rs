@@ -13,6 +13,13 @@
 //!   elected for.
 //! - A proxy pod keeps its finalizer until its delegate is gone, and has a terminal phase before it goes.
 //! - A terminal phase is final.
+//! - Pods of a removed Target end when their delegates are confirmed gone. That is waited for as long as the
+//!   cluster answers, and two minutes at most; it needs this component to run when the Target is deleted.
+//!   Otherwise the pods end at once, and an event on each names what may be left in the target.
+//! - A delegate that cannot be created, scheduled or stopped says why in a condition of its proxy pod:
+//!   `DelegateCreated`, `DelegateScheduled`, `DelegateStopped`, which go with the reason.
+//! - An annotation that the delegate has from the pod's manifest is the proxy pod's own; what somebody changes
+//!   on the delegate is mirrored once.
 //! - PodChaperons of other clusters are never seen.
 //!
 //! It never creates a PodChaperon or a pod and never writes a PodChaperon's status.
@@ -23,7 +30,9 @@ mod controller;
 mod link;
 mod mirror;
 mod plan;
+mod removed;
 mod store;
+mod strays;
 mod sweep;
 mod views;
 

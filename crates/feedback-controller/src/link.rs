@@ -1,6 +1,7 @@
 //! One target: its PodChaperons, and whether what is known of them holds.
 
 use crate::controller::Context;
+use crate::views::Chaperon;
 use api::{ClusterSummary, PodChaperon, keys};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -8,6 +9,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use runtime::{CancellationToken, Chain, Class, Seen, Target, TargetKey, class, watch};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,8 +23,10 @@ const PROOF: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause between two watches of a target that answers but cannot be watched.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// Longest time for the clean-up in a target that was removed.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// Longest time for the clean-up in a target that was removed: for delegates with usual grace periods.
+const FAREWELL: Duration = Duration::from_secs(120);
+/// How long the clean-up waits for a removed target that does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Deletions in flight during the clean-up.
 const PARALLEL: usize = 16;
 
@@ -30,7 +34,7 @@ const PARALLEL: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) key: TargetKey,
-    cluster_uid: String,
+    pub(crate) cluster_uid: String,
     in_step: AtomicBool,
     suspected: Notify,
     proved: Mutex<Option<Instant>>,
@@ -128,17 +132,24 @@ pub(crate) async fn follow(context: Arc<Context>, target: Arc<Target>, stop: Can
     let Some((client, cluster_uid)) = target.usable() else { return };
     let link = Arc::new(Link::new(&target.key, client.clone(), cluster_uid));
     context.store().set_link(&target.key, Arc::clone(&link));
+    let end = async {
+        stop.cancelled().await;
+        if !tokio::time::timeout(FAREWELL, farewell(&context, &target, &link)).await.unwrap_or(false) {
+            let podchaperons = context.store().behind(&target.key).len();
+            warn!(cluster = %target.key, podchaperons, "PodChaperons may remain in a removed target");
+        }
+    };
     tokio::select! {
-        () = stop.cancelled() => {}
+        () = context.stop.cancelled() => {}
+        () = end => {}
+        // Goes on while we part, so that what is gone is seen.
         () = listen(&context, &link) => {}
     }
     link.set_in_step(false);
-    if !context.stop.is_cancelled()
-        && tokio::time::timeout(FAREWELL, farewell(&context, &target, &link)).await.is_err()
-    {
-        warn!(cluster = %target.key, "the clean-up in a removed target took too long; its PodChaperons may remain");
+    let keys = context.store().drop_link(&target.key);
+    for key in &keys {
+        context.queue.add(key);
     }
-    context.store().drop_link(&target.key);
 }
 
 async fn listen(context: &Context, link: &Link) {
@@ -200,30 +211,94 @@ fn take(context: &Context, link: &Link, seen: Seen<PodChaperon>) {
 }
 
 /// When the Target was deleted, what runs through it ends; the client of a moment ago is the last chance.
-async fn farewell(context: &Context, target: &Target, link: &Link) {
-    match context.target_is_gone(target).await {
-        Ok(true) => {}
-        Ok(false) => return,
-        Err(error) => {
-            debug!(cluster = %target.key, error = %Chain(&error), "cannot read whether the target is gone");
-            return;
+/// Returns when nothing is left, or with `false` when the target has fallen silent.
+async fn farewell(context: &Context, target: &Target, link: &Link) -> bool {
+    if !was_removed(context, target).await {
+        return true;
+    }
+    let first: HashSet<String> =
+        context.store().behind(&target.key).into_iter().map(|chaperon| chaperon.uid.clone()).collect();
+    info!(cluster = %target.key, podchaperons = first.len(), "target was removed; deleting its PodChaperons");
+    let mut parting = Parting { answered: Instant::now(), empty: false };
+    loop {
+        let left = context.store().left_behind(&target.key, &first);
+        if link.is_in_step() {
+            delete_all(context, link, &left).await;
+        }
+        match parting.look(link.is_in_step(), left.len(), Instant::now()) {
+            None => tokio::time::sleep(PAUSE).await,
+            Some(is_clean) => return is_clean,
         }
     }
-    let chaperons = context.store().behind(&target.key);
-    info!(cluster = %target.key, podchaperons = chaperons.len(), "target was removed; deleting its PodChaperons");
-    let deletions = chaperons.into_iter().map(|chaperon| {
-        let api = link.chaperons(&chaperon.namespace);
-        async move {
-            let params = with_uid(&chaperon.uid);
-            match api.delete(&chaperon.name, &params).await {
-                Ok(_) => {}
-                Err(error) if matches!(class(&error), Class::NotFound | Class::Conflict) => {}
-                Err(error) => {
-                    warn!(chaperon = %chaperon.name, error = %Chain(&error), "cannot delete a PodChaperon of a removed target");
-                }
+}
+
+/// How the clean-up in a removed target goes.
+#[derive(Debug)]
+struct Parting {
+    answered: Instant,
+    empty: bool,
+}
+
+impl Parting {
+    /// Whether it is over: `true` when nothing was left twice in a row, so that pods had the time to see it
+    /// while there was a way to the target; `false` when it has not answered for too long.
+    fn look(&mut self, in_step: bool, left: usize, now: Instant) -> Option<bool> {
+        let was_empty = std::mem::replace(&mut self.empty, in_step && left == 0);
+        if in_step {
+            self.answered = now;
+        }
+        if was_empty && self.empty {
+            return Some(true);
+        }
+        (now.duration_since(self.answered) >= PATIENCE).then_some(false)
+    }
+}
+
+/// Reads live whether the Target was deleted; not for ever.
+async fn was_removed(context: &Context, target: &Target) -> bool {
+    let started = Instant::now();
+    loop {
+        match context.target_is_gone(target).await {
+            Ok(gone) => return gone,
+            Err(error) => {
+                debug!(cluster = %target.key, error = %Chain(&error), "cannot read whether the target is gone");
             }
         }
-    });
+        if started.elapsed() >= PATIENCE {
+            return false;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn delete_all(context: &Context, link: &Link, doomed: &[Arc<Chaperon>]) {
+    let deletions: Vec<_> = doomed
+        .iter()
+        .filter(|chaperon| !chaperon.is_terminating)
+        .map(|chaperon| {
+            let (api, chaperon) = (link.chaperons(&chaperon.namespace), Arc::clone(chaperon));
+            async move {
+                if !link.is_in_step() {
+                    return;
+                }
+                let answer = api.delete(&chaperon.name, &with_uid(&chaperon.uid)).await;
+                match answer {
+                    Ok(answer) => {
+                        if let Some(terminating) = answer.left() {
+                            context.store().refresh_chaperon(&link.key, &terminating);
+                        }
+                    }
+                    Err(error) if matches!(class(&error), Class::NotFound | Class::Conflict) => {}
+                    Err(error) => {
+                        if class(&error) == Class::Unreachable {
+                            link.suspect();
+                        }
+                        debug!(chaperon = %chaperon.name, error = %Chain(&error), "cannot delete a PodChaperon of a removed target");
+                    }
+                }
+            }
+        })
+        .collect();
     futures::stream::iter(deletions).buffer_unordered(PARALLEL).collect::<Vec<()>>().await;
 }
 
@@ -232,5 +307,32 @@ pub(crate) fn with_uid(uid: &str) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAREWELL, PATIENCE, PAUSE, Parting};
+    use std::time::Instant;
+
+    #[test]
+    fn w19_a_clean_up_is_over_when_nothing_was_left_twice() {
+        let now = Instant::now();
+        let mut parting = Parting { answered: now, empty: false };
+        assert_eq!(parting.look(true, 0, now), None);
+        assert_eq!(parting.look(false, 0, now), None, "out of step, nobody knows");
+        assert_eq!(parting.look(true, 0, now), None);
+        assert_eq!(parting.look(true, 0, now), Some(true));
+    }
+
+    #[test]
+    fn w19_a_clean_up_waits_for_slow_delegates_but_not_for_silent_targets() {
+        let now = Instant::now();
+        let mut slow = Parting { answered: now, empty: false };
+        assert_eq!(slow.look(true, 1, now + FAREWELL), None);
+        let mut silent = Parting { answered: now, empty: false };
+        assert_eq!(silent.look(true, 1, now + PAUSE), None);
+        assert_eq!(silent.look(false, 1, now + PATIENCE), None);
+        assert_eq!(silent.look(false, 1, now + PAUSE + PATIENCE), Some(false));
     }
 }

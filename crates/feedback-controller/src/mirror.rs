@@ -1,5 +1,9 @@
 //! What of a delegate's status and annotations its proxy pod does not show yet.
 
+mod ends;
+
+pub(crate) use ends::{Cause, failed, not_ready};
+
 use crate::views::{CONTAINERS, Proxy};
 use api::raw::{is_terminal, pod_condition};
 use serde_json::{Map, Value, json};
@@ -33,13 +37,23 @@ const OF_KUBELET: &[&str] = &[
     "AllContainersRestarting",
 ];
 
+/// Conditions that say why a delegate does not run; they go with the reason. The first two are
+/// chaperon-controller's, the last one is what `PodScheduled` is in the target.
+const WHY: &[&str] = &["DelegateCreated", "DelegateStopped", DELEGATE_SCHEDULED];
+const DELEGATE_SCHEDULED: &str = "DelegateScheduled";
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
 /// A delegate as it is mirrored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delegate<'a> {
     pub(crate) status: &'a Value,
     pub(crate) annotations: &'a BTreeMap<String, String>,
-    /// Keys of annotations that it had before: those that it has lost are taken off the proxy.
+    /// Keys of annotations that it had with another value: those that it has lost are taken off the proxy.
     pub(crate) had: &'a BTreeSet<String>,
+    /// Whether it was about to be disrupted, and is not any more.
+    pub(crate) was_disrupted: bool,
+    /// Whether the proxy was told of these annotations: what it shows since then is somebody's own will.
+    pub(crate) is_told: bool,
 }
 
 /// A difference between a delegate and its proxy pod.
@@ -58,15 +72,23 @@ pub(crate) fn mirror(proxy: &Proxy, delegate: Delegate<'_>, now: &str) -> Option
     let new = without_nulls(delegate.status.clone());
     let phase = new["phase"].as_str().unwrap_or_default();
     let old_phase = old["phase"].as_str().unwrap_or_default();
-    let annotations = annotations(&proxy.annotations, delegate);
+    let annotations = annotations(proxy, delegate);
     let mut status = Map::new();
-    if !phase.is_empty() && (phase == old_phase || !is_terminal(old_phase)) {
-        status = fields(&old, &new);
-        let conditions = conditions(proxy, &old, &new, now);
+    if phase == old_phase || !is_terminal(old_phase) {
+        // Without a phase there is no delegate: there is nothing to say but why.
+        if !phase.is_empty() {
+            status = fields(&old, &new);
+            status.extend(containers(proxy, &old, &new));
+        }
+        let mut conditions = conditions(proxy, &old, &new, now);
+        let is_over = delegate.was_disrupted && proxy.deleting.is_none() && !is_terminal(phase);
+        let is_disrupted = |status: &Value| pod_condition(status, DISRUPTION_TARGET).is_some();
+        if is_over && is_disrupted(&old) && !is_disrupted(&new) {
+            conditions.push(json!({"$patch": "delete", "type": DISRUPTION_TARGET}));
+        }
         if !conditions.is_empty() {
             status.insert("conditions".to_owned(), Value::Array(conditions));
         }
-        status.extend(containers(proxy, &old, &new));
     }
     if status.is_empty() && annotations.is_empty() {
         return None;
@@ -90,7 +112,7 @@ fn is_urgent(old: &Value, new: &Value, status: &Map<String, Value>) -> bool {
         is(new) && !is(old)
     };
     let phase = status.get("phase").and_then(Value::as_str).unwrap_or_default();
-    phase == "Running" || is_terminal(phase) || became("Ready") || became("DisruptionTarget")
+    phase == "Running" || is_terminal(phase) || became("Ready") || became(DISRUPTION_TARGET)
 }
 
 /// Fields of the status that are copied as they are.
@@ -118,11 +140,14 @@ fn fields(old: &Value, new: &Value) -> Map<String, Value> {
 
 /// Conditions to change, for a merge by type. Those that the source owns stay as they are.
 fn conditions(proxy: &Proxy, old: &Value, new: &Value, now: &str) -> Vec<Value> {
-    let of_source =
-        |kind: &str| kind == "PodScheduled" || proxy.readiness_gates.iter().any(|gate| gate == kind);
+    let of_source = |kind: &str| proxy.readiness_gates.iter().any(|gate| gate == kind);
+    let shown = shown(new);
     let mut patch = Vec::new();
-    for condition in new["conditions"].as_array().into_iter().flatten() {
-        let Some(kind) = condition["type"].as_str().filter(|kind| !of_source(kind)) else { continue };
+    for (kind, condition) in &shown {
+        let kind = kind.as_str();
+        if of_source(kind) {
+            continue;
+        }
         let mut condition = condition.clone();
         if let Some(fields) = condition.as_object_mut() {
             // It counts generations of another object.
@@ -146,12 +171,37 @@ fn conditions(proxy: &Proxy, old: &Value, new: &Value, now: &str) -> Vec<Value> 
         }
         patch.push(condition);
     }
-    for kind in OF_KUBELET {
-        if pod_condition(old, kind).is_some() && pod_condition(new, kind).is_none() && !of_source(kind) {
+    let of_kubelet = if has_phase(new) { OF_KUBELET } else { &[] };
+    for kind in of_kubelet.iter().chain(WHY) {
+        let is_shown = shown.iter().any(|(shown, _)| shown == kind);
+        if pod_condition(old, kind).is_some() && !is_shown && !of_source(kind) {
             patch.push(json!({"$patch": "delete", "type": kind}));
         }
     }
     patch
+}
+
+fn has_phase(status: &Value) -> bool {
+    !status["phase"].as_str().unwrap_or_default().is_empty()
+}
+
+/// Conditions of a delegate as its proxy shows them, by type: the proxy is scheduled, whatever becomes of its
+/// delegate.
+fn shown(new: &Value) -> Vec<(String, Value)> {
+    let mut shown = Vec::new();
+    for condition in new["conditions"].as_array().into_iter().flatten() {
+        let Some(kind) = condition["type"].as_str() else { continue };
+        let mut condition = condition.clone();
+        let kind = if kind == "PodScheduled" { DELEGATE_SCHEDULED } else { kind };
+        let is_refusal = kind != DELEGATE_SCHEDULED || condition["status"] == "False";
+        // Before there was a delegate, only candidates were refused.
+        let is_told = has_phase(new) || WHY.contains(&kind) && kind != DELEGATE_SCHEDULED;
+        if is_refusal && is_told {
+            condition["type"] = json!(kind);
+            shown.push((kind.to_owned(), condition));
+        }
+    }
+    shown
 }
 
 /// Readiness of a pod whose gates are evaluated in the source: its containers are ready in the target, and
@@ -192,11 +242,17 @@ fn containers(proxy: &Proxy, old: &Value, new: &Value) -> Map<String, Value> {
     patch
 }
 
-fn annotations(old: &BTreeMap<String, String>, delegate: Delegate<'_>) -> Map<String, Value> {
-    let new = delegate.annotations;
+/// Annotations to change: those that somebody gave the delegate, each value once. One that it merely has from
+/// the pod's manifest is the proxy's own, whatever became of it there.
+fn annotations(proxy: &Proxy, delegate: Delegate<'_>) -> Map<String, Value> {
+    let (old, new) = (&proxy.annotations, delegate.annotations);
     let mut patch = Map::new();
+    if delegate.is_told {
+        return patch;
+    }
     for (key, value) in new {
-        if old.get(key) != Some(value) {
+        let is_given = proxy.submitted.get(key) != Some(value) || delegate.had.contains(key);
+        if is_given && old.get(key) != Some(value) {
             patch.insert(key.clone(), json!(value));
         }
     }
@@ -223,73 +279,6 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Why a pod ends without an end of its delegate's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The proxy was deleted, and the delegate left no record.
-    Deleted,
-    /// The delegate and its PodChaperon are gone in the target.
-    DelegateLost,
-    /// The Target through which it ran was deleted.
-    TargetRemoved,
-}
-
-impl Cause {
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Cause::Deleted => "Deleted",
-            Cause::DelegateLost => "DelegateLost",
-            Cause::TargetRemoved => "TargetRemoved",
-        }
-    }
-
-    pub(crate) fn message(self) -> &'static str {
-        match self {
-            Cause::Deleted => "The pod was deleted, and its delegate is gone without a recorded end.",
-            Cause::DelegateLost => "The delegate is gone in the target cluster without a recorded end.",
-            Cause::TargetRemoved => "The Target through which the pod ran was deleted.",
-        }
-    }
-}
-
-/// The status patch that ends a pod as Failed.
-pub(crate) fn failed(proxy: &Proxy, cause: Cause, now: &str) -> Value {
-    let old = proxy.status.value();
-    let mut conditions = Vec::new();
-    for kind in ["Ready", "ContainersReady"] {
-        if pod_condition(&old, kind).is_some_and(|condition| condition["status"] == "True") {
-            conditions.push(
-                json!({"type": kind, "status": "False", "reason": "PodFailed", "lastTransitionTime": now}),
-            );
-        }
-    }
-    if cause != Cause::Deleted {
-        conditions.push(json!({
-            "type": "DisruptionTarget", "status": "True", "reason": cause.reason(),
-            "message": cause.message(), "lastTransitionTime": now,
-        }));
-    }
-    let mut status = json!({"phase": "Failed", "reason": cause.reason(), "message": cause.message()});
-    if !conditions.is_empty() {
-        status["conditions"] = Value::Array(conditions);
-    }
-    json!({"status": status})
-}
-
-/// The status patch of a pod whose target has fallen silent: nobody knows whether it can be reached, so that
-/// Services leave it out until the target answers. `None` when it is not called ready.
-pub(crate) fn not_ready(proxy: &Proxy, now: &str) -> Option<Value> {
-    let old = proxy.status.value();
-    let ready = pod_condition(&old, "Ready").is_some_and(|condition| condition["status"] == "True");
-    let ended = is_terminal(old["phase"].as_str().unwrap_or_default());
-    (ready && !ended).then(|| {
-        json!({"status": {"conditions": [{
-            "type": "Ready", "status": "False", "reason": "TargetUnreachable",
-            "message": "The target cluster does not answer.", "lastTransitionTime": now,
-        }]}})
-    })
-}
-
 /// What is left of a status patch that the API server refused: the phase, and conditions.
 pub(crate) fn essential(patch: &Value) -> Value {
     let status = patch["status"].as_object();
@@ -300,6 +289,17 @@ pub(crate) fn essential(patch: &Value) -> Value {
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     json!({"status": kept})
+}
+
+/// The patch as it is sent: to this very pod, and with a phase only over the state that was seen, so that a
+/// late write takes no pod out of its end.
+pub(crate) fn addressed(proxy: &Proxy, patch: &Value) -> Value {
+    let mut body = patch.clone();
+    body["metadata"]["uid"] = json!(proxy.uid);
+    if patch["status"]["phase"].is_string() && proxy.version > 0 {
+        body["metadata"]["resourceVersion"] = json!(proxy.version.to_string());
+    }
+    body
 }
 
 #[cfg(test)]

@@ -54,13 +54,19 @@ pub(crate) struct Observed {
     /// Whether all proxy pods have been seen.
     pub(crate) pods_in_step: bool,
     pub(crate) delegate: Remote,
+    /// Whether a live read has shown that the elected PodChaperon is gone.
+    pub(crate) is_confirmed: bool,
     /// PodChaperons of the same parent that are not the elected one, in targets that answer.
     pub(crate) others: Vec<Arc<Chaperon>>,
     pub(crate) parent: Parent,
     /// The last status seen of an elected PodChaperon that is gone.
     pub(crate) last_status: Option<Value>,
-    /// Keys of annotations that the delegate had.
+    /// Keys of annotations that the delegate had with another value.
     pub(crate) had: BTreeSet<String>,
+    /// Whether the delegate was about to be disrupted, and is not any more.
+    pub(crate) was_disrupted: bool,
+    /// Whether its present annotations were mirrored once.
+    pub(crate) is_told: bool,
     /// What was mirrored last is all that the API server took of the delegate's present state.
     pub(crate) is_mirrored: bool,
     /// Since the first change that is not mirrored yet.
@@ -79,8 +85,8 @@ pub(crate) enum Action {
     LookUpParent,
     /// A strategic merge patch of status and annotations.
     PatchStatus(Value),
-    /// Says on the pod why it ends.
-    Tell(Cause),
+    /// Says on the pod why it ends, and whether something of it may be left in the target.
+    Tell(Cause, bool),
     /// Takes all our finalizers off the proxy.
     Release,
     /// Ends the proxy: a delete with grace 0 and its UID.
@@ -164,21 +170,25 @@ fn alive(seen: &Observed, proxy: &Proxy) -> Plan {
             (State::Running, Some(end)) => Plan::of(vec![Action::PatchStatus(end)]),
             (State::Running, None) => Plan::of(vec![
                 Action::PatchStatus(failed(proxy, Cause::DelegateLost, &seen.now)),
-                Action::Tell(Cause::DelegateLost),
+                Action::Tell(Cause::DelegateLost, false),
                 Action::DeleteProxy,
             ]),
         },
         Remote::TargetGone => {
             let mut actions = Vec::new();
+            // The end of one that runs for ever is our doing.
+            let own_end = if proxy.is_endless { None } else { last_change(seen, proxy) };
+            let is_finished = state(proxy) == State::Finished || own_end.is_some();
             if state(proxy) == State::Running {
-                actions.push(Action::PatchStatus(failed(proxy, Cause::TargetRemoved, &seen.now)));
-                actions.push(Action::Tell(Cause::TargetRemoved));
+                let end = own_end.unwrap_or_else(|| failed(proxy, Cause::TargetRemoved, &seen.now));
+                actions.push(Action::PatchStatus(end));
+                actions.push(Action::Tell(Cause::TargetRemoved, !seen.is_confirmed));
             }
             // A finished pod is left alone, but nothing holds it any more.
             if proxy.is_held() {
                 actions.push(Action::Release);
             }
-            if state(proxy) != State::Finished {
+            if !is_finished {
                 actions.push(Action::DeleteProxy);
             }
             Plan::of(actions)
@@ -216,7 +226,7 @@ fn deleted(seen: &Observed, proxy: &Proxy, grace: i64) -> Plan {
                 let end = last_change(seen, proxy).unwrap_or_else(|| failed(proxy, cause, &seen.now));
                 actions.push(Action::PatchStatus(end));
                 if cause == Cause::TargetRemoved {
-                    actions.push(Action::Tell(cause));
+                    actions.push(Action::Tell(cause, !seen.is_confirmed));
                 }
             }
             Plan::of(actions.into_iter().chain(release()).chain(confirm()).collect())
@@ -238,7 +248,13 @@ fn copy(seen: &Observed, proxy: &Proxy, chaperon: &Chaperon, patience: Duration)
         return Plan::default();
     }
     let status = chaperon.status.value();
-    let delegate = Delegate { status: &status, annotations: &chaperon.annotations, had: &seen.had };
+    let delegate = Delegate {
+        status: &status,
+        annotations: &chaperon.annotations,
+        had: &seen.had,
+        was_disrupted: seen.was_disrupted,
+        is_told: seen.is_told,
+    };
     match mirror(proxy, delegate, &seen.now) {
         None => Plan::default(),
         Some(change) if change.is_urgent || seen.waited >= patience => {
@@ -255,7 +271,8 @@ fn last_change(seen: &Observed, proxy: &Proxy) -> Option<Value> {
         return None;
     }
     let none = BTreeSet::new();
-    let delegate = Delegate { status, annotations: &proxy.annotations, had: &none };
+    let delegate =
+        Delegate { status, annotations: &proxy.annotations, had: &none, was_disrupted: false, is_told: true };
     Some(mirror(proxy, delegate, &seen.now)?.patch)
 }
 

@@ -5,7 +5,7 @@ use crate::plan::Parent;
 use crate::views::{Chaperon, Compact, Proxy};
 use api::{Pod, PodChaperon};
 use runtime::targets::TargetMap;
-use runtime::{Target, TargetKey};
+use runtime::{Seen, Target, TargetKey};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +13,9 @@ use std::time::Instant;
 mod observe;
 
 use observe::reach;
+
+/// Stands in the text of a status with that condition.
+const DISRUPTED: &str = "\"DisruptionTarget\"";
 
 /// UID of a proxy pod.
 pub(crate) type Key = Arc<str>;
@@ -34,10 +37,14 @@ struct Memory {
     since: Option<Instant>,
     /// UID and last status of the PodChaperon that went last.
     last: Option<(String, Compact)>,
-    /// Annotations that the delegate has lost.
+    /// Annotations whose value the delegate has lost or changed.
     had: BTreeSet<String>,
+    /// The delegate was about to be disrupted, and is not any more.
+    was_disrupted: bool,
     /// Fingerprints of delegate and proxy after the last write.
     mirrored: Option<(u64, u64)>,
+    /// Fingerprint of the delegate's annotations that the proxy was told of.
+    told: Option<u64>,
 }
 
 /// All pods, PodChaperons and targets.
@@ -84,19 +91,31 @@ impl Store {
         self.links.get(key).cloned()
     }
 
-    /// The client of the target that has a virtual node.
-    pub(crate) fn link_of_node(&self, node: &str) -> Option<Arc<Link>> {
-        let target = self.targets.as_ref()?.get(node)?;
-        self.link(&target.key)
+    /// The way to the cluster that a pod was elected for, even when its Target is gone already.
+    pub(crate) fn link_of(&self, proxy: &Proxy) -> Option<Arc<Link>> {
+        let elected = proxy.elected_target.as_deref();
+        let mut links = self.links.values();
+        let found = links.find(|link| match (elected, proxy.node.as_str()) {
+            (None, "") => false,
+            (Some(cluster), "") => link.cluster_uid == cluster,
+            (cluster, node) => {
+                link.key.virtual_node() == node && cluster.is_none_or(|cluster| cluster == link.cluster_uid)
+            }
+        });
+        found.cloned()
     }
 
-    /// Forgets the link; the PodChaperons as well when the target is no more.
-    pub(crate) fn drop_link(&mut self, key: &TargetKey) {
+    /// Forgets the link; the PodChaperons as well when the target is no more. Returns what may have waited
+    /// for them.
+    pub(crate) fn drop_link(&mut self, key: &TargetKey) -> Vec<Key> {
         self.links.remove(key);
-        if !self.has_target(key) {
-            self.replace_chaperons(key, &[]);
-            self.of_target.remove(key);
+        if self.has_target(key) {
+            let waiting = self.by_node.get(&key.virtual_node());
+            return waiting.into_iter().flatten().cloned().collect();
         }
+        let keys = self.replace_chaperons(key, &[]);
+        self.of_target.remove(key);
+        keys
     }
 
     /// The complete list of pods; returns everything that is to be looked at: all pods and PodChaperons.
@@ -110,18 +129,27 @@ impl Store {
             self.put_pod(pod);
         }
         self.pods_in_step = true;
-        self.pods
-            .keys()
-            .chain(self.chaperons.keys())
-            .cloned()
-            .collect::<HashSet<_>>()
-            .into_iter()
-            .chain(gone)
-            .collect()
+        self.all().into_iter().chain(gone).collect()
     }
 
-    pub(crate) fn set_pods_in_step(&mut self, in_step: bool) {
-        self.pods_in_step = in_step;
+    /// Takes in what the watch of pods saw; returns what is to be looked at.
+    pub(crate) fn take_pods(&mut self, seen: Seen<Pod>) -> Vec<Key> {
+        match seen {
+            Seen::Replaced(all) => self.replace_pods(&all),
+            Seen::Applied(pod) => vec![self.put_pod(&pod)],
+            Seen::Deleted(pod) => {
+                let key: Key = Arc::from(pod.uid());
+                self.remove_pod(&key);
+                vec![key]
+            }
+            // It goes on where it was. A pod that is not seen meanwhile is read before it is called missing.
+            Seen::Failed(_) => Vec::new(),
+        }
+    }
+
+    /// Everything: all pods and PodChaperons.
+    pub(crate) fn all(&self) -> HashSet<Key> {
+        self.pods.keys().chain(self.chaperons.keys()).cloned().collect()
     }
 
     pub(crate) fn put_pod(&mut self, pod: &Pod) -> Key {
@@ -182,8 +210,10 @@ impl Store {
             if old.version > new.version {
                 return key;
             }
-            let lost = old.annotations.keys().filter(|annotation| !new.annotations.contains_key(*annotation));
-            memory.had.extend(lost.cloned());
+            let lost =
+                old.annotations.iter().filter(|(key, value)| new.annotations.get(*key) != Some(*value));
+            memory.had.extend(lost.map(|(key, _)| key.clone()));
+            memory.was_disrupted |= old.status.mentions(DISRUPTED) && !new.status.mentions(DISRUPTED);
             if old.status != new.status || old.annotations != new.annotations {
                 memory.changed.get_or_insert_with(Instant::now);
             }
@@ -232,6 +262,14 @@ impl Store {
         let known = self.of_target.get(target).into_iter().flatten();
         let all = known.filter_map(|(_, parent)| self.chaperons.get(parent)).flatten();
         all.filter(|chaperon| chaperon.target == *target && chaperon.virtual_node == node).cloned().collect()
+    }
+
+    /// Those that a removed Target leaves: what was `first` there, and what came late. When a Target has its
+    /// name again, what came later is that one's.
+    pub(crate) fn left_behind(&self, target: &TargetKey, first: &HashSet<String>) -> Vec<Arc<Chaperon>> {
+        let renewed = self.has_target(target);
+        let all = self.behind(target).into_iter();
+        all.filter(|chaperon| !renewed || first.contains(&chaperon.uid)).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use api::{Pod, PodChaperon, keys};
 use runtime::TargetKey;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -17,6 +18,10 @@ pub(crate) struct Compact(Box<str>);
 impl Compact {
     pub(crate) fn new(value: &Value) -> Self {
         Self(value.to_string().into())
+    }
+
+    pub(crate) fn mentions(&self, text: &str) -> bool {
+        self.0.contains(text)
     }
 
     pub(crate) fn value(&self) -> Value {
@@ -41,9 +46,13 @@ pub(crate) struct Proxy {
     pub(crate) is_granted: bool,
     /// Those that are mirrored.
     pub(crate) annotations: BTreeMap<String, String>,
+    /// Those with which it was submitted.
+    pub(crate) submitted: BTreeMap<String, String>,
     /// Of containers, init containers and ephemeral containers.
     pub(crate) containers: [Vec<String>; 3],
     pub(crate) readiness_gates: Vec<String>,
+    /// Whether no end of its containers is an end of the pod.
+    pub(crate) is_endless: bool,
     pub(crate) status: Compact,
 }
 
@@ -77,8 +86,10 @@ impl Proxy {
             elected_chaperon: pod.annotation(keys::ELECTED_CHAPERON).map(str::to_owned),
             is_granted: pod.annotation(keys::GRANT).is_some(),
             annotations: mirrored_annotations(pod.metadata.annotations.as_ref()),
+            submitted: submitted(pod),
             containers: CONTAINERS.map(|(spec, _)| names(spec, "name")),
             readiness_gates: names("readinessGates", "conditionType"),
+            is_endless: !matches!(pod.spec["restartPolicy"].as_str(), Some("Never" | "OnFailure")),
             status: Compact::new(&pod.status),
         })
     }
@@ -98,6 +109,21 @@ pub(crate) fn is_ours(finalizer: &str) -> bool {
     keys::is_ours(finalizer)
         && finalizer != keys::CHAPERON_FINALIZER
         && finalizer != format!("{}follow", keys::PREFIX)
+}
+
+/// What the manifest says of them.
+fn submitted(pod: &Pod) -> BTreeMap<String, String> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        annotations: Option<BTreeMap<String, String>>,
+    }
+    let text = pod.annotation(keys::SOURCE_POD_MANIFEST).unwrap_or_default();
+    let manifest = serde_json::from_str::<Manifest>(text).ok();
+    mirrored_annotations(manifest.and_then(|manifest| manifest.metadata.annotations).as_ref())
 }
 
 fn mirrored_annotations(annotations: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
@@ -152,7 +178,11 @@ impl Chaperon {
 
 /// Equal for equal status and annotations.
 pub(crate) fn fingerprint(status: &Compact, annotations: &BTreeMap<String, String>) -> u64 {
+    fingerprint_of(&(status, annotations))
+}
+
+pub(crate) fn fingerprint_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (status, annotations).hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }

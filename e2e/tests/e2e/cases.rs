@@ -5,8 +5,8 @@ use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    admission, api, budget, chart, daemons, drains, ends, identity, outages, owners, placement, refusals,
-    restarts, silence, sources, targets, the_ground, the_recorder, twins,
+    admission, api, budget, bystanders, chart, daemons, drains, ends, identity, outages, owners, placement,
+    refusals, restarts, silence, sources, targets, the_ground, the_recorder, twins,
 };
 
 /// What a test does.
@@ -114,6 +114,7 @@ fn life() -> Vec<Case> {
         case!(placement::a_pod_with_a_claim_is_held_with_an_event),
         case!(placement::case_010_a_gated_pod_is_placed_once_its_gates_lift),
         case!(placement::case_017_a_namespace_that_one_target_lacks_keeps_no_pod_from_the_other),
+        case!(bystanders::case_005_config_maps_carry_no_finalizer_and_go_at_once),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
     ]

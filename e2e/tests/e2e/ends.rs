@@ -103,14 +103,18 @@ pub(crate) async fn a_chaperon_deleted_by_hand_ends_its_pod(ground: &Ground) -> 
         let api = ground.cluster(&cluster)?.dynamic(GROUP_VERSION, "PodChaperon", Some(&scene.namespace));
         api.delete(&chaperon.name_any(), &DeleteParams::default()).await?;
     }
-    // Those with an owner are replaced; the other one is not run again behind anybody's back.
-    until(LONG, "the pods are replaced", async || {
+    // They end, and those with an owner are replaced; the other one is not run again behind anybody's back.
+    until(LONG, "the pods have ended and are replaced", async || {
         let pods = scene.pods().list(&ListParams::default()).await?.items;
-        let old = pods.iter().filter(|pod| pod.uid().is_some_and(|uid| before.contains(&uid))).count();
-        ensure!(old == 0, "{old} of the old pods are there");
-        Ok((pods.len() == 3 && pods.iter().all(|pod| is(pod, "Ready"))).then_some(()))
+        let (old, new): (Vec<_>, Vec<_>) =
+            pods.into_iter().partition(|pod| pod.uid().is_some_and(|uid| before.contains(&uid)));
+        let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+        let left = old.iter().filter(|pod| phase(pod).as_deref() != Some("Failed")).count();
+        ensure!(left == 0, "{left} of the old pods have not ended");
+        Ok((new.len() == 3 && new.iter().all(|pod| is(pod, "Ready"))).then_some(()))
     })
     .await?;
+    ensure!(scene.chaperons().await?.len() == 3, "chaperons of pods that have ended");
     scene.close().await
 }
 

@@ -9,6 +9,7 @@
 mod admission;
 mod api;
 mod budget;
+mod bystanders;
 mod cases;
 mod chart;
 mod daemons;

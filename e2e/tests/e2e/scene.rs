@@ -18,7 +18,7 @@ use crate::installed::{electing_namespace, installed};
 use crate::recorder::{Life, Recorder};
 
 /// How long anything may take that several controllers have a part in, on a busy machine.
-pub(crate) const LONG: Duration = Duration::from_secs(120);
+pub(crate) const LONG: Duration = Duration::from_secs(180);
 /// The API of the project.
 pub(crate) const GROUP_VERSION: &str = "multicluster.admiralty.io/v1alpha1";
 

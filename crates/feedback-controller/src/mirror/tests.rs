@@ -1,4 +1,4 @@
-use super::{Cause, Change, Delegate, essential, failed, mirror, not_ready};
+use super::{Cause, Change, Delegate, addressed, essential, failed, mirror, not_ready};
 use crate::views::{Compact, Proxy};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,11 @@ fn proxy(status: &Value) -> Proxy {
 
 fn change(old: &Value, new: &Value) -> Option<Change> {
     let (annotations, had) = (BTreeMap::new(), BTreeSet::new());
-    mirror(&proxy(old), Delegate { status: new, annotations: &annotations, had: &had }, NOW)
+    mirror(
+        &proxy(old),
+        Delegate { status: new, annotations: &annotations, had: &had, was_disrupted: false, is_told: false },
+        NOW,
+    )
 }
 
 /// The status patch from one status to another is as wanted.
@@ -85,9 +89,53 @@ fn a_terminal_phase_is_final() {
 }
 
 #[test]
-fn a_delegate_without_phase_says_nothing() {
-    let new = json!({"conditions": [{"type": "PodScheduled", "status": "False"}]});
-    check(&json!({"phase": "Pending"}), &new, &Value::Null);
+fn a_delegate_without_phase_says_nothing_but_why() {
+    let why =
+        json!({"type": "DelegateCreated", "status": "False", "reason": "Forbidden", "message": "quota"});
+    let new = json!({"podIP": "10.0.0.1", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}, {"type": "Ready", "status": "True"}, why,
+    ]});
+    check(&json!({"phase": "Pending"}), &new, &json!({"conditions": [why]}));
+    check(&json!({"phase": "Pending", "conditions": [why]}), &new, &Value::Null);
+    check(&json!({"phase": "Failed"}), &new, &Value::Null);
+}
+
+#[test]
+fn w42_a_delegate_that_cannot_be_scheduled_says_why_on_its_proxy() {
+    let verdict =
+        |kind: &str| json!({"type": kind, "status": "False", "reason": "Unschedulable", "message": "0/1"});
+    let new = json!({"phase": "Pending", "conditions": [verdict("PodScheduled")]});
+    let old = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]});
+    check(&old, &new, &json!({"conditions": [verdict("DelegateScheduled")]}));
+    check(&json!({"phase": "Pending", "conditions": [verdict("DelegateScheduled")]}), &new, &Value::Null);
+}
+
+#[test]
+fn w42_what_kept_a_delegate_from_running_goes_when_it_runs() {
+    for kind in ["DelegateCreated", "DelegateStopped", "DelegateScheduled"] {
+        let old = json!({"phase": "Pending", "conditions": [{"type": kind, "status": "False"}]});
+        let new = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]});
+        check(&old, &new, &json!({"conditions": [{"$patch": "delete", "type": kind}]}));
+    }
+}
+
+#[test]
+fn a_disruption_of_a_former_delegate_goes_and_one_of_the_source_stays() {
+    let (annotations, had) = (BTreeMap::new(), BTreeSet::new());
+    let old = |phase: &str| {
+        proxy(&json!({"phase": phase, "conditions": [{"type": "DisruptionTarget", "status": "True"}]}))
+    };
+    let new = json!({"phase": "Running"});
+    let change = |proxy: &Proxy, was_disrupted: bool| {
+        let delegate =
+            Delegate { status: &new, annotations: &annotations, had: &had, was_disrupted, is_told: false };
+        mirror(proxy, delegate, NOW).map(|change| change.patch["status"]["conditions"].clone())
+    };
+    let gone = json!([{"$patch": "delete", "type": "DisruptionTarget"}]);
+    assert_eq!(change(&old("Running"), true), Some(gone));
+    assert_eq!(change(&old("Running"), false), None);
+    assert_eq!(change(&Proxy { deleting: Some(0), ..old("Running") }, true), None);
+    assert_eq!(change(&old("Failed"), true), None);
 }
 
 #[test]
@@ -134,7 +182,7 @@ fn the_text_of_a_condition_that_has_none_any_more_goes() {
 
 #[test]
 fn whether_a_proxy_is_scheduled_is_decided_in_the_source() {
-    let new = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]});
+    let new = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]});
     check(&json!({"phase": "Pending"}), &new, &Value::Null);
 }
 
@@ -172,7 +220,13 @@ fn gated(gate: &str) -> Value {
         {"type": "example.com/gate", "status": "True"},
     ]});
     let (annotations, had) = (BTreeMap::new(), BTreeSet::new());
-    let delegate = Delegate { status: &status, annotations: &annotations, had: &had };
+    let delegate = Delegate {
+        status: &status,
+        annotations: &annotations,
+        had: &had,
+        was_disrupted: false,
+        is_told: false,
+    };
     mirror(&proxy, delegate, NOW).unwrap().patch["status"]["conditions"][0].clone()
 }
 
@@ -202,13 +256,53 @@ fn annotations(old: &[(&str, &str)], new: &[(&str, &str)], had: &[&str]) -> Valu
     };
     let proxy = Proxy { annotations: map(old), ..proxy(&running()) };
     let had = had.iter().map(|key| (*key).to_owned()).collect();
-    let change = mirror(&proxy, Delegate { status: &running(), annotations: &map(new), had: &had }, NOW);
+    let change = mirror(
+        &proxy,
+        Delegate {
+            status: &running(),
+            annotations: &map(new),
+            had: &had,
+            was_disrupted: false,
+            is_told: false,
+        },
+        NOW,
+    );
     change.map_or(Value::Null, |change| change.patch["metadata"]["annotations"].clone())
 }
 
 #[test]
 fn annotations_of_the_delegate_reach_the_proxy() {
     assert_eq!(annotations(&[("a", "1")], &[("a", "2"), ("b", "3")], &[]), json!({"a": "2", "b": "3"}));
+}
+
+#[test]
+fn w37_an_annotation_that_the_delegate_never_changed_is_the_proxys_own() {
+    let map = |value: &str| BTreeMap::from([("a".to_owned(), value.to_owned())]);
+    let told = |submitted: &str, now: &str, is_told: bool| {
+        let proxy = Proxy { annotations: map("mine"), submitted: map(submitted), ..proxy(&running()) };
+        let (status, had, annotations) = (running(), BTreeSet::new(), map(now));
+        let delegate =
+            Delegate { status: &status, annotations: &annotations, had: &had, was_disrupted: false, is_told };
+        mirror(&proxy, delegate, NOW).map(|change| change.patch["metadata"]["annotations"].clone())
+    };
+    assert_eq!(told("1", "1", false), None);
+    assert_eq!(told("1", "2", false), Some(json!({"a": "2"})));
+    assert_eq!(told("1", "2", true), None, "each value once");
+}
+
+#[test]
+fn an_annotation_that_the_delegate_changed_back_is_changed_back_on_the_proxy() {
+    let map = |value: &str| BTreeMap::from([("a".to_owned(), value.to_owned())]);
+    let proxy = Proxy { annotations: map("2"), submitted: map("1"), ..proxy(&running()) };
+    let (status, had, annotations) = (running(), BTreeSet::from(["a".to_owned()]), map("1"));
+    let delegate = Delegate {
+        status: &status,
+        annotations: &annotations,
+        had: &had,
+        was_disrupted: false,
+        is_told: false,
+    };
+    assert_eq!(mirror(&proxy, delegate, NOW).unwrap().patch["metadata"]["annotations"], json!({"a": "1"}));
 }
 
 #[test]
@@ -233,6 +327,15 @@ fn a_failed_pod_is_not_ready() {
 fn the_essence_of_a_refused_status_is_phase_and_conditions() {
     let patch = json!({"status": {"phase": "Failed", "podIP": "x", "conditions": [1]}, "metadata": {"a": 1}});
     assert_eq!(essential(&patch), json!({"status": {"phase": "Failed", "conditions": [1]}}));
+}
+
+#[test]
+fn a_phase_is_written_over_the_state_that_was_seen_and_no_other() {
+    let seen = Proxy { uid: "u".to_owned(), version: 7, ..Proxy::default() };
+    let versioned = |patch: &Value| addressed(&seen, patch)["metadata"].clone();
+    let patch = json!({"status": {"phase": "Running"}, "metadata": {"annotations": {"a": "1"}}});
+    assert_eq!(versioned(&patch), json!({"uid": "u", "resourceVersion": "7", "annotations": {"a": "1"}}));
+    assert_eq!(versioned(&json!({"status": {"podIP": "10.0.0.1"}})), json!({"uid": "u"}));
 }
 
 #[test]

@@ -55,10 +55,13 @@ fn running() -> Observed {
         proxy: Some(Arc::new(proxy("Running"))),
         pods_in_step: true,
         delegate: Remote::Present(Arc::new(chaperon("t1", "c", "Running"))),
+        is_confirmed: false,
         others: Vec::new(),
         parent: Parent::NotRead,
         last_status: None,
         had: BTreeSet::new(),
+        was_disrupted: false,
+        is_told: false,
         is_mirrored: false,
         waited: Duration::MAX,
         age: SECOND * 60,
@@ -115,7 +118,7 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
             }
             seen.others.retain(|other| other.uid != gone.uid);
         }
-        Action::Tell(_) => {}
+        Action::Tell(_, _) => {}
     }
     // Without finalizer and grace the API server lets the pod go.
     let gone = proxy.as_ref().is_some_and(|proxy| proxy.deleting == Some(0) && proxy.finalizers.is_empty());
@@ -136,7 +139,9 @@ fn words(actions: &[Action]) -> Vec<String> {
                 (None, _) => "patch".to_owned(),
             }
         }
-        Action::Tell(cause) => format!("tell {}", cause.reason()),
+        Action::Tell(cause, remains) => {
+            format!("tell {}{}", cause.reason(), if *remains { " and what may be left" } else { "" })
+        }
         Action::PassGrace(_, seconds) => format!("grace {seconds}"),
         Action::DeleteChaperon(chaperon) => format!("delete {}", chaperon.uid),
         Action::SweepChaperon(chaperon) => format!("sweep {}", chaperon.uid),
@@ -399,8 +404,23 @@ fn case_014_an_orphan_that_runs_nothing_goes_at_once() {
 
 #[test]
 fn w19_pods_of_a_removed_target_are_ended_and_freed() {
-    let want = ["Failed TargetRemoved", "tell TargetRemoved", "release", "delete proxy"];
+    let want = ["Failed TargetRemoved", "tell TargetRemoved and what may be left", "release", "delete proxy"];
     check(Observed { delegate: Remote::TargetGone, ..running() }, &want);
+}
+
+#[test]
+fn w19_nothing_is_left_of_a_delegate_that_is_confirmed_gone() {
+    let want = ["Failed TargetRemoved", "tell TargetRemoved", "release", "delete proxy"];
+    check(Observed { delegate: Remote::TargetGone, is_confirmed: true, ..running() }, &want);
+}
+
+#[test]
+fn w19_work_that_finished_while_its_target_went_is_finished() {
+    let last_status = Some(status("Succeeded"));
+    let seen = Observed { delegate: Remote::TargetGone, is_confirmed: true, last_status, ..running() };
+    check(seen.clone(), &["Succeeded", "tell TargetRemoved", "release"]);
+    let endless = Observed { proxy: with(|pod| pod.is_endless = true), ..seen };
+    check(endless, &["Failed TargetRemoved", "tell TargetRemoved", "release", "delete proxy"]);
 }
 
 #[test]
@@ -416,7 +436,7 @@ fn w18_the_removal_of_a_target_is_read_live() {
 
 #[test]
 fn w18_a_deleted_pod_of_a_removed_target_is_freed() {
-    let want = ["Failed TargetRemoved", "tell TargetRemoved", "release"];
+    let want = ["Failed TargetRemoved", "tell TargetRemoved and what may be left", "release"];
     check(Observed { proxy: deleted_proxy(), delegate: Remote::TargetGone, ..running() }, &want);
 }
 

@@ -2,9 +2,9 @@
 
 use super::{Evidence, Key, Store};
 use crate::plan::{Observed, Parent, Remote};
-use crate::views::{Chaperon, Proxy, fingerprint};
+use crate::views::{Chaperon, Proxy, fingerprint, fingerprint_of};
 use api::conditions::{Kind, Reason};
-use runtime::Target;
+use runtime::{Target, TargetKey};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,9 +24,11 @@ impl Store {
         let newer = current.is_some_and(|current| fingerprints(current, proxy) != written);
         let memory = self.memory.entry(Arc::clone(key)).or_default();
         memory.mirrored = Some(written);
+        memory.told = Some(fingerprint_of(&chaperon.annotations));
         memory.changed = newer.then(Instant::now);
         if !newer {
             memory.had.clear();
+            memory.was_disrupted = false;
         }
     }
 
@@ -63,14 +65,21 @@ impl Store {
             }
             (_, _) => false,
         };
+        let is_told = match &delegate {
+            Remote::Present(chaperon) => memory.told == Some(fingerprint_of(&chaperon.annotations)),
+            _ => false,
+        };
         let last = memory.last.as_ref().filter(|(uid, _)| Some(uid) == elected.as_ref());
         Some(Observed {
             pods_in_step: self.pods_in_step,
+            is_confirmed: evidence.delegate_absent,
             delegate,
             others,
             parent: evidence.parent.unwrap_or(Parent::NotRead),
             last_status: last.map(|(_, status)| status.value()),
             had: memory.had.clone(),
+            was_disrupted: memory.was_disrupted,
+            is_told,
             is_mirrored,
             // A difference that no event of the delegate explains has waited for ever.
             waited: memory.changed.map_or(std::time::Duration::MAX, |at| at.elapsed()),
@@ -94,12 +103,13 @@ impl Store {
             targets.get(&proxy.node)
         };
         let Some(target) = found else {
-            return if evidence.target_gone { Remote::TargetGone } else { Remote::TargetMissing };
+            let gone = if evidence.target_gone { Remote::TargetGone } else { Remote::TargetMissing };
+            return self.removed(key, proxy, evidence).unwrap_or(gone);
         };
         let Some((_, cluster_uid)) = target.usable() else { return Remote::Unknown };
         if elected.is_some_and(|elected| elected != cluster_uid) {
             // A Target keeps its identity for life, so that the elected one was deleted and made anew.
-            return Remote::TargetGone;
+            return self.removed(key, proxy, evidence).unwrap_or(Remote::TargetGone);
         }
         match reach(target) {
             // What is known of a silent target is old.
@@ -107,18 +117,37 @@ impl Store {
             Reach::Trouble => return Remote::Unknown,
             Reach::Fine => {}
         }
-        if !self.links.get(&target.key).is_some_and(|link| link.is_in_step()) {
+        let link = self.links.get(&target.key).filter(|link| link.cluster_uid == cluster_uid);
+        if !link.is_some_and(|link| link.is_in_step()) {
             return Remote::Unknown;
         }
-        let mut there = self.chaperons.get(key).into_iter().flatten().filter(|c| c.target == target.key);
-        let chaperon = match &proxy.elected_chaperon {
-            Some(uid) => there.find(|chaperon| chaperon.uid == *uid),
-            None => there.next(),
-        };
-        match chaperon {
+        match self.elected(key, proxy, &target.key) {
             Some(chaperon) => Remote::Present(Arc::clone(chaperon)),
             None if evidence.delegate_absent => Remote::Absent,
             None => Remote::Missing,
+        }
+    }
+
+    fn elected(&self, key: &Key, proxy: &Proxy, target: &TargetKey) -> Option<&Arc<Chaperon>> {
+        let mut there = self.chaperons.get(key).into_iter().flatten().filter(|c| c.target == *target);
+        match &proxy.elected_chaperon {
+            Some(uid) => there.find(|chaperon| chaperon.uid == *uid),
+            None => there.next(),
+        }
+    }
+
+    /// What is left of the delegate of a pod whose Target was removed; `None` when nothing is, or when nobody
+    /// can tell any more. Until then the pod waits: its successor must not run beside it.
+    fn removed(&self, key: &Key, proxy: &Proxy, evidence: Evidence) -> Option<Remote> {
+        let link = self.link_of(proxy)?;
+        if !link.is_in_step() {
+            return Some(Remote::Unknown);
+        }
+        match self.elected(key, proxy, &link.key) {
+            Some(chaperon) if proxy.deleting.is_some() => Some(Remote::Present(Arc::clone(chaperon))),
+            Some(_) => Some(Remote::Unknown),
+            None if evidence.delegate_absent => None,
+            None => Some(Remote::Missing),
         }
     }
 }

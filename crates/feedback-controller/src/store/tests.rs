@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use runtime::targets::{Settings, TargetMap};
-use runtime::{Connection, Target, TargetKey};
+use runtime::{Class, Connection, Seen, Target, TargetKey};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,7 +170,60 @@ async fn w15_the_elected_one_is_never_a_loser_whoever_shows_it() {
 async fn w18_the_pods_of_a_removed_target_are_looked_at() {
     let mut store = bound();
     assert_eq!(store.set_targets(&TargetMap::new()), [Key::from("u")]);
+    assert_eq!(store.drop_link(&key("t1")), [Key::from("u")]);
     assert_eq!(delegate(&mut store), Remote::TargetMissing);
+}
+
+#[tokio::test]
+async fn w19_a_pod_of_a_removed_target_waits_for_its_delegate_while_there_is_a_way_to_it() {
+    let mut store = bound();
+    store.set_targets(&TargetMap::new());
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+    store.remove_chaperon(&key("t1"), "c");
+    assert_eq!(delegate(&mut store), Remote::Missing);
+    let evidence = Evidence { delegate_absent: true, ..Evidence::default() };
+    let seen = store.observe(&Key::from("u"), evidence, String::new()).unwrap();
+    assert_eq!((seen.delegate, seen.is_confirmed), (Remote::TargetMissing, true));
+    store.link(&key("t1")).unwrap().suspect();
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+}
+
+#[tokio::test]
+async fn w19_a_deleted_pod_of_a_removed_target_shows_the_end_of_its_delegate() {
+    let mut store = bound();
+    store.set_targets(&TargetMap::new());
+    let mut deleted = pod("p", "u", "c");
+    deleted.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1).unwrap()));
+    store.put_pod(&deleted);
+    assert!(matches!(delegate(&mut store), Remote::Present(_)));
+}
+
+#[tokio::test]
+async fn w19_a_target_made_anew_inherits_nothing_from_a_clean_up() {
+    let mut store = bound();
+    let first = store.behind(&key("t1")).iter().map(|chaperon| chaperon.uid.clone()).collect();
+    let mut late = chaperon("d", "v", "Pending");
+    late.metadata
+        .labels
+        .as_mut()
+        .unwrap()
+        .extend([(keys::VIRTUAL_NODE.to_owned(), "admiralty-t1".to_owned())]);
+    store.put_chaperon(&key("t1"), &late);
+    let left = |store: &Store| store.left_behind(&key("t1"), &first).len();
+    assert_eq!(left(&store), 1);
+    store.set_targets(&TargetMap::new());
+    assert_eq!(left(&store), 2);
+}
+
+#[tokio::test]
+async fn the_way_to_one_cluster_says_nothing_about_another() {
+    let mut store = bound();
+    let other = TargetStatus { cluster_uid: Some("other".to_owned()), ..status(true, Reason::Ok) };
+    store.set_targets(&targets("t1", other));
+    let mut there = pod("p", "u", "d");
+    there.metadata.annotations.as_mut().unwrap().insert(keys::ELECTED_TARGET.to_owned(), "other".to_owned());
+    store.put_pod(&there);
+    assert_eq!(delegate(&mut store), Remote::Unknown);
 }
 
 #[tokio::test]
@@ -178,6 +231,8 @@ async fn a_target_made_anew_for_another_cluster_is_not_the_elected_one() {
     let mut store = bound();
     let other = TargetStatus { cluster_uid: Some("other".to_owned()), ..status(true, Reason::Ok) };
     store.set_targets(&targets("t1", other));
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+    assert_eq!(store.drop_link(&key("t1")), [Key::from("u")]);
     assert_eq!(delegate(&mut store), Remote::TargetGone);
 }
 
@@ -215,6 +270,50 @@ async fn case_037_a_new_list_has_every_pod_looked_at() {
     let mut store = bound();
     assert_eq!(store.replace_pods(&[pod("p", "u", "c")]), [Key::from("u")]);
     assert_eq!(store.replace_chaperons(&key("t1"), &[]), [Key::from("u")]);
+}
+
+#[tokio::test]
+async fn case_036_a_broken_watch_of_pods_hides_no_orphan() {
+    let mut store = bound();
+    store.take_pods(Seen::Failed(Class::Unreachable));
+    assert_eq!(store.take_pods(Seen::Deleted(pod("p", "u", "c"))), [Key::from("u")]);
+    let orphan = observe(&mut store, "u").unwrap();
+    assert!(orphan.proxy.is_none() && orphan.pods_in_step);
+    store.take_pods(Seen::Failed(Class::Unreachable));
+    assert!(observe(&mut store, "u").unwrap().pods_in_step, "its parent is read live in any case");
+}
+
+#[tokio::test]
+async fn what_a_delegate_has_changed_and_lost_is_remembered_until_it_is_mirrored() {
+    let mut store = bound();
+    let with = |value: &str, kind: &str| {
+        let mut seen = chaperon("c", "u", "Running");
+        seen.metadata.annotations = Some(BTreeMap::from([("a".to_owned(), value.to_owned())]));
+        seen.status["conditions"] = json!([{"type": kind, "status": "True"}]);
+        seen
+    };
+    store.put_chaperon(&key("t1"), &with("1", "DisruptionTarget"));
+    assert!(!observe(&mut store, "u").unwrap().was_disrupted);
+    store.put_chaperon(&key("t1"), &with("2", "Ready"));
+    let seen = observe(&mut store, "u").unwrap();
+    assert_eq!((seen.was_disrupted, seen.had.len()), (true, 1));
+    let Remote::Present(now) = seen.delegate else { panic!("no delegate") };
+    store.set_mirrored(&Key::from("u"), &now);
+    let seen = observe(&mut store, "u").unwrap();
+    assert_eq!((seen.was_disrupted, seen.had.len()), (false, 0));
+}
+
+#[tokio::test]
+async fn w37_the_proxy_is_told_of_each_annotation_once() {
+    let mut store = bound();
+    let Remote::Present(seen) = delegate(&mut store) else { panic!("no delegate") };
+    assert!(!observe(&mut store, "u").unwrap().is_told);
+    store.set_mirrored(&Key::from("u"), &seen);
+    assert!(observe(&mut store, "u").unwrap().is_told);
+    let mut changed = chaperon("c", "u", "Running");
+    changed.metadata.annotations = Some(BTreeMap::from([("a".to_owned(), "2".to_owned())]));
+    store.put_chaperon(&key("t1"), &changed);
+    assert!(!observe(&mut store, "u").unwrap().is_told);
 }
 
 #[tokio::test]
