@@ -7,12 +7,13 @@ use crate::error::Error;
 use crate::machine::{Action, Event, Id, Machine, Outcome};
 use crate::metrics::Metrics;
 use crate::observe::{self, Source};
-use api::{ClusterSummary, Node, Pod, PodChaperon, keys};
+use crate::watches::Watches;
+use api::{Node, Pod, keys};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::runtime::watcher::Config;
-use runtime::{CancellationToken, Class, Runtime, Seen, Target, Targets, lease, watch};
+use runtime::{CancellationToken, Runtime, Seen, Targets, lease, watch};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
@@ -25,13 +26,13 @@ const ASKS: usize = 32;
 const BATCH: usize = 512;
 
 /// What the main loop is woken by.
-enum Message {
+pub(crate) enum Message {
     Seen(Box<Event>),
     /// The registry has changed; what it holds is read when the message is.
     Targets,
 }
 
-type Sender = mpsc::UnboundedSender<Message>;
+pub(crate) type Sender = mpsc::UnboundedSender<Message>;
 
 /// Serves until shutdown.
 ///
@@ -102,7 +103,7 @@ async fn identity(client: &kube::Client) -> Result<String, Error> {
 }
 
 /// Sends; when nobody listens any more, leadership is over and the sender is about to be dropped too.
-fn send(sender: &Sender, message: Message) {
+pub(crate) fn send(sender: &Sender, message: Message) {
     if sender.send(message).is_err() {
         debug!("an event came after the end of leadership");
     }
@@ -147,87 +148,6 @@ async fn follow_registry(mut targets: Targets, sender: Sender) {
         send(&sender, Message::Targets);
         targets.changed().await;
     }
-}
-
-/// What the watches of a target need.
-#[derive(Clone)]
-struct Watches {
-    runtime: Runtime,
-    source: Arc<Source>,
-    sender: Sender,
-}
-
-impl Watches {
-    /// Watches every usable target, each in a task of its own.
-    async fn drive(self, targets: Targets, token: CancellationToken) {
-        targets
-            .drive(token, |target, token| {
-                let watches = self.clone();
-                async move {
-                    // The target comes before what is seen there.
-                    send(&watches.sender, Message::Targets);
-                    token.run_until_cancelled(watches.watch(&target)).await;
-                    let target = Id::from(target.virtual_node());
-                    send(&watches.sender, Message::Seen(Box::new(Event::WatchEnded { target })));
-                }
-            })
-            .await;
-    }
-
-    async fn watch(&self, target: &Target) {
-        let Some((client, cluster_uid)) = target.usable() else { return };
-        let metrics = &self.runtime.metrics;
-        let (id, label) = (Id::from(target.virtual_node()), target.key.to_string());
-        let api: Api<PodChaperon> = match target.key.namespace.as_str() {
-            "" => Api::all(client.clone()),
-            namespace => Api::namespaced(client.clone(), namespace),
-        };
-        let own = Config::default().labels(&format!("{}={}", keys::PARENT_CLUSTER_UID, self.source.uid));
-        let chaperons = watch(api, own, &label, metrics)
-            .filter_map(|seen| std::future::ready(chaperon_event(seen, &id, cluster_uid)));
-        let summaries = Api::<ClusterSummary>::all(client.clone());
-        let summaries = watch(summaries, Config::default(), &label, metrics)
-            .filter_map(|seen| std::future::ready(summary_event(seen, &id)));
-        let mut events = std::pin::pin!(futures::stream::select(chaperons, summaries));
-        while let Some(event) = events.next().await {
-            send(&self.sender, Message::Seen(Box::new(event)));
-        }
-    }
-}
-
-fn chaperon_event(seen: Seen<PodChaperon>, id: &Id, cluster_uid: &str) -> Option<Event> {
-    let target = Arc::clone(id);
-    let read = |chaperon: &PodChaperon| observe::podchaperon(chaperon, id, cluster_uid);
-    match seen {
-        Seen::Replaced(all) => {
-            Some(Event::ChaperonsReplaced { target, chaperons: all.iter().filter_map(read).collect() })
-        }
-        Seen::Applied(chaperon) => Some(Event::ChaperonApplied { target, chaperon: read(&chaperon)? }),
-        Seen::Deleted(chaperon) => {
-            let gone = read(&chaperon)?;
-            Some(Event::ChaperonDeleted { target, parent: gone.parent, uid: gone.uid })
-        }
-        // An expired history is no trouble: the list comes anew.
-        Seen::Failed(Class::Conflict) => None,
-        Seen::Failed(Class::Forbidden) => {
-            Some(Event::WatchFailed { target, reason: "the target forbids to watch PodChaperons".to_owned() })
-        }
-        Seen::Failed(_) => {
-            Some(Event::WatchFailed { target, reason: "the target does not answer".to_owned() })
-        }
-    }
-}
-
-fn summary_event(seen: Seen<ClusterSummary>, id: &Id) -> Option<Event> {
-    let summary = match seen {
-        Seen::Replaced(all) => {
-            all.into_iter().find(|found| found.metadata.name.as_deref() == Some(keys::SINGLETON))
-        }
-        Seen::Applied(summary) => Some(summary),
-        Seen::Deleted(_) => None,
-        Seen::Failed(_) => return None,
-    };
-    Some(Event::SummarySeen { target: Arc::clone(id), summary: summary.map(observe::summary) })
 }
 
 /// Everything that calls need.

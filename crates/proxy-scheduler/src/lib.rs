@@ -51,6 +51,7 @@ pub mod machine;
 pub mod metrics;
 pub mod observe;
 pub mod rank;
+mod watches;
 
 /// Name of this component.
 pub const COMPONENT: &str = "proxy-scheduler";
