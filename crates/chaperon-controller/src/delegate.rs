@@ -142,11 +142,20 @@ fn deletion_asked(pod: &Pod) -> Option<Timestamp> {
     Some(Timestamp::from_second(deadline.0.as_second().saturating_sub(grace)).unwrap_or(deadline.0))
 }
 
+/// Whether the collector of pods gave the pod its terminal phase because the node is gone. It does so to
+/// pods that have none, and deletes them a moment later.
+#[must_use]
+pub fn was_collected(pod: &Pod) -> bool {
+    let condition = api::raw::pod_condition(&pod.status, "DisruptionTarget");
+    api::raw::is_terminal(pod.phase()) && condition.is_some_and(|found| found["reason"] == "DeletionByPodGC")
+}
+
 /// Whether the terminal phase of the pod is its own end. A kubelet also writes one when a running pod is
-/// merely deleted: for a pod that is to run for ever, that is none.
+/// merely deleted, and the collector of pods when its node is gone: for a pod that is to run for ever, that
+/// is none.
 #[must_use]
 pub fn has_ended(pod: &Pod, for_ever: bool) -> bool {
-    if !api::raw::is_terminal(pod.phase()) {
+    if !api::raw::is_terminal(pod.phase()) || for_ever && was_collected(pod) {
         return false;
     }
     let Some(asked) = deletion_asked(pod) else { return true };

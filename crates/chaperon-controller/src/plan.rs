@@ -1,7 +1,8 @@
 //! What is done about one PodChaperon and the pod of its name.
 
 use crate::delegate::{
-    belongs, has_ended, has_spec, has_stopped, is_delegate, is_refused, runs_for_ever, was_refused,
+    belongs, has_ended, has_spec, has_stopped, is_delegate, is_refused, runs_for_ever, was_collected,
+    was_refused,
 };
 use crate::mirror::{annotation_changes, copy_status, until};
 use crate::status::{DELEGATE_CREATED, LOST, Problem, is_false, lost, same, without_delegate};
@@ -229,6 +230,11 @@ fn keep(chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> Plan {
     if ended && !is_terminal(pod.phase()) {
         // Finished work never runs again.
         plan.actions.push(Action::DeleteDelegate(None));
+        return plan;
+    }
+    if !ended && runs_for_ever(chaperon) && was_collected(pod) {
+        // Its end is only that of its node. The collector may have failed to delete it after that.
+        plan.actions.push(Action::DeleteDelegate(Some(0)));
         return plan;
     }
     plan.push_if(!held, Action::HoldDelegate);

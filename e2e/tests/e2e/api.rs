@@ -3,12 +3,18 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::ground::Ground;
 use e2e::helm::kubectl;
+use e2e::install::RELEASE;
 use e2e::setup::SOURCE;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::guest::{becomes, fake_pod};
 use crate::installed::installed;
-use crate::scene::{GROUP_VERSION, Scene, refused, try_create};
+use crate::scene::{GROUP_VERSION, Scene, component_pods, refused, try_create};
+
+/// The label that names the component of an object.
+const COMPONENT: &str = "app.kubernetes.io/component";
 
 pub(crate) async fn invalid_objects_are_refused_with_their_reason(ground: &Ground) -> Result<()> {
     installed(ground).await?;
@@ -46,6 +52,35 @@ pub(crate) async fn invalid_objects_are_refused_with_their_reason(ground: &Groun
     let bare =
         try_create(source, Some("default"), (GROUP_VERSION, "Target"), json!({"metadata": {"name": "bare"}}));
     refused(bare.await, &["spec"])
+}
+
+pub(crate) async fn case_011_a_service_leads_to_the_pods_of_its_component_only(
+    ground: &Ground,
+) -> Result<()> {
+    installed(ground).await?;
+    let mut seen = 0;
+    for cluster in ground.clusters() {
+        let services = cluster.dynamic("v1", "Service", Some(RELEASE)).list(&ListParams::default()).await?;
+        let slices = cluster.dynamic("discovery.k8s.io/v1", "EndpointSlice", Some(RELEASE));
+        for service in services.items {
+            let component = service.labels().get(COMPONENT).cloned().context("a Service of no component")?;
+            let own = component_pods(cluster, &component).await?;
+            let selector = format!("kubernetes.io/service-name={}", service.name_any());
+            for slice in slices.list(&ListParams::default().labels(&selector)).await?.items {
+                for endpoint in slice.data["endpoints"].as_array().into_iter().flatten() {
+                    let pod = endpoint["targetRef"]["name"].as_str().unwrap_or_default();
+                    ensure!(
+                        own.iter().any(|one| one.name_any() == pod),
+                        "{} leads to {pod}",
+                        service.name_any()
+                    );
+                    seen += 1;
+                }
+            }
+        }
+    }
+    ensure!(seen >= 14, "only {seen} endpoints were seen");
+    Ok(())
 }
 
 pub(crate) async fn kubectl_knows_short_names_and_columns(ground: &Ground) -> Result<()> {

@@ -68,6 +68,7 @@ fn basis() -> Vec<Case> {
 fn contract() -> Vec<Case> {
     vec![
         case!(api::invalid_objects_are_refused_with_their_reason),
+        case!(api::case_011_a_service_leads_to_the_pods_of_its_component_only),
         case!(api::kubectl_knows_short_names_and_columns),
         case!(admission::an_elected_pod_becomes_a_proxy_pod),
         case!(admission::w34_a_delegate_has_the_whole_spec_of_the_users_pod),

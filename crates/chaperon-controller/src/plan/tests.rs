@@ -296,6 +296,30 @@ fn case_019_an_end_that_was_collected_while_nobody_watched_is_recorded_first() {
 }
 
 #[test]
+fn the_end_of_a_node_is_no_end_of_what_is_to_run_for_ever() {
+    let collected = |policy| {
+        running(policy).with_pod(|pod| {
+            pod.status["phase"] = json!("Failed");
+            pod.status["conditions"] =
+                json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}]);
+        })
+    };
+    let again = ["delete_delegate", "release_delegate", "record_problem", "create_delegate"];
+    check(&collected("Always"), &again);
+    check(&collected("Always").pod_deleted(), &again[1..]);
+    check(&collected("Always").pod_gone(), &again[2..]);
+    for policy in ["OnFailure", "Never"] {
+        let end = check(&collected(policy), &["copy_status"]);
+        assert_eq!(end.status()["conditions"][0]["reason"], "DeletionByPodGC");
+    }
+    // Node pressure: the kubelet ended it and keeps it.
+    let evicted = collected("Always").with_pod(|pod| {
+        pod.status["conditions"][0]["reason"] = json!("TerminationByKubelet");
+    });
+    check(&evicted, &["copy_status"]);
+}
+
+#[test]
 fn case_019_an_end_that_only_the_last_event_shows_is_recorded() {
     let seen = running("Never").with_pod(|pod| pod.status = exited("Succeeded", "00:08:59"));
     let (actions, end) = converge(seen.pod_gone());
