@@ -23,7 +23,7 @@ use crate::args::Args;
 use crate::metrics::Metrics;
 use crate::observe::{Change, ChaperonSeen, Name, NodeSeen, PodSeen, Seen};
 use crate::plan::{Action, Model, Outcome, Settings};
-use crate::standby::Term;
+use runtime::standby::Term;
 
 /// Changes that may wait between the watches and the decisions.
 const BUFFER: usize = 4096;

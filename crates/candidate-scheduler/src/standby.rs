@@ -1,48 +1,18 @@
-//! When a replica is ready: it could list and watch all that a leader does, and if it leads, it is in step.
+//! What a replica must be able to list and watch before it is ready.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt::Debug;
-use std::time::Duration;
 
 use api::{ClusterSummary, Node, Pod, PodChaperon};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota, ServiceAccount};
-use kube::api::{ListParams, WatchParams};
-use kube::{Api, Client, Resource};
-use runtime::Chain;
+use kube::{Client, Resource};
 use runtime::admin::Readiness;
-use runtime::queue::jitter;
+use runtime::standby;
 use serde::de::DeserializeOwned;
-use tracing::warn;
-
-/// Pause between two checks.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// What a leader is not yet, as `/readyz` names it.
-const IN_STEP: &str = "the cluster's state";
-
-/// A term as leader: not ready until in step. Whoever stands by again need not be.
-pub(crate) struct Term(Readiness);
-
-impl Term {
-    pub(crate) fn begin(readiness: &Readiness) -> Self {
-        readiness.set(IN_STEP, false);
-        Self(readiness.clone())
-    }
-
-    pub(crate) fn in_step(&self) {
-        self.0.set(IN_STEP, true);
-    }
-}
-
-impl Drop for Term {
-    fn drop(&mut self) {
-        self.in_step();
-    }
-}
 
 /// A kind that is watched, as `/readyz` names it.
 fn name<K: Resource<DynamicType = ()>>() -> &'static str {
@@ -77,11 +47,7 @@ impl Standby<'_> {
 
     /// Checks until all can be listed and watched, then waits for ever.
     pub(crate) async fn stand_by(&self) -> Infallible {
-        while self.readiness.missing().iter().any(|kind| *kind != IN_STEP) {
-            self.check().await;
-            tokio::time::sleep(jitter(PAUSE)).await;
-        }
-        std::future::pending().await
+        standby::stand_by(self.readiness, async || self.check().await).await
     }
 
     async fn check(&self) {
@@ -101,29 +67,8 @@ impl Standby<'_> {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let kind = name::<K>();
-        if !self.readiness.missing().contains(&kind) {
-            return;
-        }
-        match list_and_watch::<K>(self.client).await {
-            Ok(()) => self.readiness.set(kind, true),
-            Err(error) => {
-                warn!(kind, error = %Chain(&error), "cannot be in step with the cluster; not ready");
-            }
-        }
+        standby::check_kind::<K>(self.client, self.readiness, name::<K>()).await;
     }
-}
-
-/// The beginning of what a leader does.
-async fn list_and_watch<K>(client: &Client) -> kube::Result<()>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-{
-    let api: Api<K> = Api::all(client.clone());
-    let list = api.list(&ListParams::default().limit(1)).await?;
-    let version = list.metadata.resource_version.unwrap_or_default();
-    let _events = api.watch(&WatchParams::default().timeout(1), &version).await?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -167,18 +112,5 @@ mod tests {
         assert_eq!(missing(&["podchaperons"]), ["podchaperons"]);
         assert_eq!(missing(&["/nodes", "watch="]), ["nodes"], "a right to list alone is too little");
         assert_eq!(missing(&["/"]).len(), 10, "every watch has a condition of its own");
-    }
-
-    #[test]
-    fn a_leader_is_not_ready_until_it_is_in_step_and_one_that_stepped_down_need_not_be() {
-        let readiness = Readiness::default();
-        let term = Term::begin(&readiness);
-        assert_eq!(readiness.missing(), [IN_STEP]);
-        term.in_step();
-        assert!(readiness.missing().is_empty());
-        let next = Term::begin(&readiness);
-        assert_eq!(readiness.missing(), [IN_STEP]);
-        drop(next);
-        assert!(readiness.missing().is_empty());
     }
 }

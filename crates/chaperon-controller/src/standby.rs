@@ -1,46 +1,15 @@
-//! When a replica is ready: it could list and watch all that a leader does, and if it leads, it is in step.
+//! What a replica must be able to list and watch before it is ready.
 
 use api::{Pod, PodChaperon};
-use kube::api::{ListParams, WatchParams};
-use kube::{Api, Client, Resource};
-use runtime::Chain;
+use kube::Client;
 use runtime::admin::Readiness;
-use runtime::queue::jitter;
-use serde::de::DeserializeOwned;
+use runtime::standby::{self, check_kind};
 use std::convert::Infallible;
-use std::fmt::Debug;
-use std::time::Duration;
-use tracing::warn;
 
 /// What is watched, as `/readyz` names it.
 const PODS: &str = "pods";
 /// See [`PODS`].
 const CHAPERONS: &str = "podchaperons";
-/// Pause between two checks.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// What a leader is not yet, as `/readyz` names it.
-const IN_STEP: &str = "the cluster's state";
-
-/// A term as leader: not ready until in step. Whoever stands by again need not be.
-pub(crate) struct Term(Readiness);
-
-impl Term {
-    pub(crate) fn begin(readiness: &Readiness) -> Self {
-        readiness.set(IN_STEP, false);
-        Self(readiness.clone())
-    }
-
-    pub(crate) fn in_step(&self) {
-        self.0.set(IN_STEP, true);
-    }
-}
-
-impl Drop for Term {
-    fn drop(&mut self) {
-        self.in_step();
-    }
-}
 
 /// Nothing was listed yet.
 pub(crate) fn begin(readiness: &Readiness) {
@@ -51,11 +20,7 @@ pub(crate) fn begin(readiness: &Readiness) {
 
 /// Checks until all can be listed and watched, then waits for ever.
 pub(crate) async fn stand_by(client: &Client, readiness: &Readiness) -> Infallible {
-    while readiness.missing().iter().any(|kind| *kind != IN_STEP) {
-        check(client, readiness).await;
-        tokio::time::sleep(jitter(PAUSE)).await;
-    }
-    std::future::pending().await
+    standby::stand_by(readiness, async || check(client, readiness).await).await
 }
 
 async fn check(client: &Client, readiness: &Readiness) {
@@ -63,34 +28,9 @@ async fn check(client: &Client, readiness: &Readiness) {
     check_kind::<PodChaperon>(client, readiness, CHAPERONS).await;
 }
 
-async fn check_kind<K>(client: &Client, readiness: &Readiness, kind: &'static str)
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-{
-    if !readiness.missing().contains(&kind) {
-        return;
-    }
-    match list_and_watch::<K>(client).await {
-        Ok(()) => readiness.set(kind, true),
-        Err(error) => warn!(kind, error = %Chain(&error), "cannot be in step with the cluster; not ready"),
-    }
-}
-
-/// The beginning of what a leader does.
-async fn list_and_watch<K>(client: &Client) -> kube::Result<()>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-{
-    let api: Api<K> = Api::all(client.clone());
-    let list = api.list(&ListParams::default().limit(1)).await?;
-    let version = list.metadata.resource_version.unwrap_or_default();
-    let _events = api.watch(&WatchParams::default().timeout(1), &version).await?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CHAPERONS, IN_STEP, Term, begin, check};
+    use super::{CHAPERONS, begin, check};
     use kube::Client;
     use kube::client::Body;
     use runtime::admin::Readiness;
@@ -125,18 +65,5 @@ mod tests {
         assert!(missing(&["nothing"]).is_empty());
         assert_eq!(missing(&["podchaperons"]), [CHAPERONS]);
         assert_eq!(missing(&["podchaperons", "watch="]), [CHAPERONS], "a right to list alone is too little");
-    }
-
-    #[test]
-    fn a_leader_is_not_ready_until_it_is_in_step_and_one_that_stepped_down_need_not_be() {
-        let readiness = Readiness::default();
-        let term = Term::begin(&readiness);
-        assert_eq!(readiness.missing(), [IN_STEP]);
-        term.in_step();
-        assert!(readiness.missing().is_empty());
-        let next = Term::begin(&readiness);
-        assert_eq!(readiness.missing(), [IN_STEP]);
-        drop(next);
-        assert!(readiness.missing().is_empty());
     }
 }

@@ -14,6 +14,7 @@ pub mod log;
 pub mod metrics;
 pub mod queue;
 pub mod run;
+pub mod standby;
 pub mod targets;
 pub mod watch;
 
