@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use api::{ClusterSummary, Pod, PodChaperon, keys};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PostParams};
 use kube::{Api, Client, Resource};
-use runtime::{Chain, Class};
+use runtime::{Chain, Class, patching};
 use scheduling::PodInfo;
 use serde_json::{Value, json};
 use tracing::{debug, info, warn};
@@ -101,8 +101,12 @@ fn failed(context: &Context, kind: &'static str, error: &Error) -> Outcome {
 }
 
 /// The annotations that promise a node, in one merge patch.
+///
+/// It also ends the server's bookkeeping of who wrote which field, as the API allows by one empty entry: of a
+/// PodChaperon every field has one writer, and the bookkeeping is larger than the object, read and written with
+/// every change.
 fn reservation(uid: &str, node: &str, attempt: u64, seconds: u64) -> Value {
-    json!({"metadata": {"uid": uid, "annotations": {
+    json!({"metadata": {"uid": uid, "managedFields": [{}], "annotations": {
         keys::IS_RESERVED: "true",
         keys::RESERVED_NODE: node,
         keys::RESERVED_SECONDS: seconds.to_string(),
@@ -136,10 +140,6 @@ fn pods(context: &Context, namespace: &str) -> Api<Pod> {
     Api::namespaced(context.client.clone(), namespace)
 }
 
-fn params(context: &Context) -> PatchParams {
-    PatchParams { field_manager: Some(context.manager.clone()), ..PatchParams::default() }
-}
-
 fn version<K: Resource>(object: &K) -> Option<String> {
     object.meta().resource_version.clone()
 }
@@ -155,20 +155,20 @@ async fn patch_chaperon(
     patch: &Value,
 ) -> Result<Option<String>, Error> {
     let api = chaperons(context, &name.namespace);
-    let patched = api.patch(&name.name, &params(context), &Patch::Merge(patch)).await;
+    let patched = api.patch(&name.name, &patching(&context.manager), &Patch::Merge(patch)).await;
     patched.map(|chaperon| version(&chaperon)).map_err(call(verb, name))
 }
 
 async fn refuse_chaperon(context: &Context, name: &Name, patch: &Value) -> Result<Option<String>, Error> {
     let api = chaperons(context, &name.namespace);
-    let patched = api.patch_status(&name.name, &params(context), &Patch::Merge(patch)).await;
+    let patched = api.patch_status(&name.name, &patching(&context.manager), &Patch::Merge(patch)).await;
     patched.map(|chaperon| version(&chaperon)).map_err(call("refuse", name))
 }
 
 async fn refuse_pod(context: &Context, name: &Name, patch: &Value) -> Result<Option<String>, Error> {
     let api = pods(context, &name.namespace);
     // Strategic: the conditions of others stay.
-    let patched = api.patch_status(&name.name, &params(context), &Patch::Strategic(patch)).await;
+    let patched = api.patch_status(&name.name, &patching(&context.manager), &Patch::Strategic(patch)).await;
     patched.map(|pod| version(&pod)).map_err(call("refuse pod", name))
 }
 
@@ -195,7 +195,7 @@ async fn create_summary(context: &Context, summary: &Value) -> Result<Option<Str
 
 async fn patch_summary(context: &Context, patch: &Value) -> Result<Option<String>, Error> {
     let api: Api<ClusterSummary> = Api::all(context.client.clone());
-    let patched = api.patch(keys::SINGLETON, &params(context), &Patch::Merge(patch)).await;
+    let patched = api.patch(keys::SINGLETON, &patching(&context.manager), &Patch::Merge(patch)).await;
     patched.map(|summary| version(&summary)).map_err(call("change the ClusterSummary", keys::SINGLETON))
 }
 

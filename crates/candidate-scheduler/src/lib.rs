@@ -5,7 +5,8 @@
 //!
 //! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
 //! `reserved-attempt`) or, while it has no delegate, the condition `PodScheduled=False` with the reason; bindings of
-//! pods with its scheduler name, and the same condition on those that fit nowhere; the ClusterSummary `singleton`.
+//! pods with its scheduler name that have no node yet, and the same condition on those that fit nowhere; the
+//! ClusterSummary `singleton`.
 //!
 //! **Promises**
 //! - A PodChaperon is scheduled as if it were the pod that admission would make of it, which a dry run tells.

@@ -7,9 +7,9 @@ use crate::metrics::Metrics;
 use crate::patches::{hold, json_patch, release, replace_status};
 use crate::plan::{Action, Delegate, Observed};
 use api::{Pod, PodChaperon, keys};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
 use kube::{Api, Client};
-use runtime::Class;
+use runtime::{Class, patching};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tracing::info;
@@ -31,7 +31,7 @@ impl Action {
             Action::ReadChaperon => "read_chaperon",
             Action::HoldChaperon => "hold_chaperon",
             Action::HoldDelegate => "hold_delegate",
-            Action::CreateDelegate => "create_delegate",
+            Action::CreateDelegate(_) => "create_delegate",
             Action::CopyStatus(_) => "copy_status",
             Action::RecordProblem(_) => "record_problem",
             Action::RecordLost(_) => "record_lost",
@@ -84,7 +84,7 @@ impl<'a> Hands<'a> {
             }
             Action::HoldChaperon => self.patch_chaperon(hold(&chaperon.metadata)).await,
             Action::HoldDelegate => self.patch_pod(hold(&pod.metadata)).await,
-            Action::CreateDelegate => self.create(chaperon, round).await,
+            Action::CreateDelegate(node) => self.create(chaperon, node.as_deref(), round).await,
             Action::CopyStatus(status) | Action::RecordProblem(status) | Action::RecordLost(status) => {
                 self.note(seen, action, round);
                 self.write_status(chaperon, status).await
@@ -127,10 +127,6 @@ impl<'a> Hands<'a> {
         }
     }
 
-    fn params(&self) -> PatchParams {
-        PatchParams { field_manager: Some(self.context.manager.clone()), ..PatchParams::default() }
-    }
-
     /// Whether there is a pod.
     async fn read_delegate(&self) -> Result<bool, Error> {
         let read = self.pods.get_opt(&self.key.name).await;
@@ -159,17 +155,27 @@ impl<'a> Hands<'a> {
         Ok(())
     }
 
-    async fn create(&self, chaperon: &PodChaperon, round: &mut Round) -> Result<(), Error> {
+    async fn create(
+        &self,
+        chaperon: &PodChaperon,
+        node: Option<&str>,
+        round: &mut Round,
+    ) -> Result<(), Error> {
         let params = PostParams { dry_run: false, field_manager: Some(self.context.manager.clone()) };
-        let source = match self.pods.create(&params, &delegate::build(chaperon)).await {
+        let source = match self.pods.create(&params, &delegate::build(chaperon, node)).await {
             Ok(pod) => {
-                info!(namespace = self.key.namespace, chaperon = self.key.name, "created the delegate");
+                info!(namespace = self.key.namespace, chaperon = self.key.name, node, "created the delegate");
                 self.context.cache.learn_pod(pod);
                 return Ok(());
             }
             Err(source) => source,
         };
         let class = runtime::class(&source);
+        if node.is_some() && matches!(class, Class::Forbidden | Class::Invalid) {
+            // Admission may have added a gate, or want no pod that names its node: then the scheduler binds it.
+            self.context.cache.break_promise(self.key);
+            return Ok(());
+        }
         if class == Class::Conflict {
             match self.read_conflicting().await? {
                 Conflicting::Known => return Ok(()),
@@ -212,7 +218,8 @@ impl<'a> Hands<'a> {
 
     async fn write_status(&self, chaperon: &PodChaperon, status: &Value) -> Result<(), Error> {
         let patch = json_patch(replace_status(chaperon, status));
-        let written = self.chaperons.patch_status(&self.key.name, &self.params(), &patch).await;
+        let written =
+            self.chaperons.patch_status(&self.key.name, &patching(&self.context.manager), &patch).await;
         self.learn(written)
     }
 
@@ -222,12 +229,13 @@ impl<'a> Hands<'a> {
         changes: &BTreeMap<String, Option<String>>,
     ) -> Result<(), Error> {
         let patch = Patch::Merge(json!({"metadata": {"uid": chaperon.uid(), "annotations": changes}}));
-        let written = self.chaperons.patch(&self.key.name, &self.params(), &patch).await;
+        let written = self.chaperons.patch(&self.key.name, &patching(&self.context.manager), &patch).await;
         self.learn(written)
     }
 
     async fn patch_chaperon(&self, ops: Value) -> Result<(), Error> {
-        let written = self.chaperons.patch(&self.key.name, &self.params(), &json_patch(ops)).await;
+        let written =
+            self.chaperons.patch(&self.key.name, &patching(&self.context.manager), &json_patch(ops)).await;
         self.learn(written)
     }
 
@@ -238,7 +246,8 @@ impl<'a> Hands<'a> {
     }
 
     async fn patch_pod(&self, ops: Value) -> Result<(), Error> {
-        let written = self.pods.patch(&self.key.name, &self.params(), &json_patch(ops)).await;
+        let written =
+            self.pods.patch(&self.key.name, &patching(&self.context.manager), &json_patch(ops)).await;
         let failed = |source| Error::Patch { kind: "pod", object: self.key.to_string(), source };
         self.context.cache.learn_pod(written.map_err(failed)?);
         Ok(())

@@ -5,7 +5,7 @@
 
 use crate::delegate::belongs;
 use crate::plan::{Creation, Delegate, Observed};
-use api::{Pod, PodChaperon};
+use api::{Pod, PodChaperon, keys};
 use k8s_openapi::jiff::Timestamp;
 use runtime::Class;
 use serde_json::json;
@@ -44,8 +44,16 @@ pub(crate) struct Round {
     pub(crate) refused: Option<(Class, String)>,
 }
 
+/// A node that the candidate scheduler promised while we looked on.
+struct Promise {
+    node: Arc<str>,
+    /// Until when nothing that was true of the node is taken to have changed.
+    young_until: Instant,
+}
+
 struct Entry {
     chaperon: Option<Arc<PodChaperon>>,
+    promise: Option<Promise>,
     delegate: Delegate,
     refusals: u32,
     resume: Option<Instant>,
@@ -54,11 +62,22 @@ struct Entry {
 
 impl Default for Entry {
     fn default() -> Self {
-        Self { chaperon: None, delegate: Delegate::Unseen, refusals: 0, resume: None, held_since: None }
+        Self {
+            chaperon: None,
+            promise: None,
+            delegate: Delegate::Unseen,
+            refusals: 0,
+            resume: None,
+            held_since: None,
+        }
     }
 }
 
 impl Entry {
+    fn young_promise(&self) -> Option<&Promise> {
+        self.promise.as_ref().filter(|promise| Instant::now() < promise.young_until)
+    }
+
     fn chaperon_version(&self) -> Option<&str> {
         self.chaperon.as_ref().map(|chaperon| chaperon.resource_version())
     }
@@ -72,6 +91,20 @@ impl Entry {
 
     fn is_empty(&self) -> bool {
         self.chaperon.is_none() && !matches!(self.delegate, Delegate::Present(_))
+    }
+
+    /// Notes a promise that is made now, and drops one that is taken back.
+    fn note_promise(&mut self, chaperon: &PodChaperon) {
+        let node = chaperon.annotation(keys::RESERVED_NODE).filter(|_| chaperon.is_reserved());
+        let known = self.chaperon.as_ref().filter(|known| known.is_reserved());
+        if node == known.and_then(|known| known.annotation(keys::RESERVED_NODE)) {
+            return;
+        }
+        let seconds = chaperon.annotation(keys::RESERVED_SECONDS).and_then(|text| text.parse().ok());
+        self.promise = node.map(|node| Promise {
+            node: Arc::from(node),
+            young_until: Instant::now() + Duration::from_secs(seconds.unwrap_or_default()),
+        });
     }
 
     /// A delegate that exists makes the spec superfluous: it is read again before another is created.
@@ -147,6 +180,7 @@ impl Cache {
             chaperon: entry.chaperon.clone(),
             delegate: entry.delegate.clone(),
             creation,
+            promised: entry.young_promise().map(|promise| Arc::clone(&promise.node)),
             live: round.live,
             held: entry.held_since.map(|since| since.elapsed()),
             now: Timestamp::now(),
@@ -157,14 +191,19 @@ impl Cache {
         self.state().entries.keys().cloned().collect()
     }
 
-    /// A watch saw a PodChaperon.
+    /// A watch saw a PodChaperon as it changed.
     pub(crate) fn see_chaperon(&self, chaperon: PodChaperon) -> Option<Key> {
+        self.take_chaperon(chaperon, Entry::note_promise)
+    }
+
+    fn take_chaperon(&self, chaperon: PodChaperon, note: fn(&mut Entry, &PodChaperon)) -> Option<Key> {
         let key = key_of(&chaperon.metadata);
         let mut state = self.state();
         let entry = state.entries.entry(key.clone()).or_default();
         if !is_newer(chaperon.resource_version(), entry.chaperon_version()) {
             return None;
         }
+        note(entry, &chaperon);
         entry.chaperon = Some(trimmed_chaperon(chaperon));
         entry.trim();
         Some(key)
@@ -187,7 +226,8 @@ impl Cache {
     pub(crate) fn replace_chaperons(&self, all: Vec<PodChaperon>) -> Vec<Key> {
         let listed: HashSet<Key> = all.iter().map(|chaperon| key_of(&chaperon.metadata)).collect();
         for chaperon in all {
-            self.see_chaperon(chaperon);
+            // A promise that is listed may be old.
+            self.take_chaperon(chaperon, |entry, _| entry.promise = None);
         }
         let mut state = self.state();
         let keys: Vec<Key> = state.entries.keys().cloned().collect();
@@ -295,6 +335,13 @@ impl Cache {
     pub(crate) fn hold(&self, key: &Key, holds: bool) {
         if let Some(entry) = self.state().entries.get_mut(key) {
             entry.held_since = if holds { entry.held_since.or_else(|| Some(Instant::now())) } else { None };
+        }
+    }
+
+    /// The delegate cannot be created on the node that was promised to it.
+    pub(crate) fn break_promise(&self, key: &Key) {
+        if let Some(entry) = self.state().entries.get_mut(key) {
+            entry.promise = None;
         }
     }
 

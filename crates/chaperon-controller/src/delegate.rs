@@ -33,10 +33,13 @@ const ENDED_BY_KUBELET: &[&str] =
     &["DeadlineExceeded", "Evicted", "NodeShutdown", "Preempting", "Shutdown", "Terminated"];
 
 /// The pod that stands for a PodChaperon: its name, labels, annotations and spec, and a finalizer that
-/// holds its last status until that is recorded.
+/// holds its last status until that is recorded. With a node it needs no scheduler any more.
 #[must_use]
-pub fn build(chaperon: &PodChaperon) -> Pod {
+pub fn build(chaperon: &PodChaperon, node: Option<&str>) -> Pod {
     let mut pod = Pod { spec: chaperon.spec.clone(), ..Pod::default() };
+    if let (Some(node), Some(spec)) = (node, pod.spec.as_object_mut()) {
+        spec.insert("nodeName".to_owned(), Value::from(node));
+    }
     pod.metadata.name = Some(chaperon.name().to_owned());
     pod.metadata.namespace = Some(chaperon.namespace().to_owned());
     pod.metadata.labels = chaperon.metadata.labels.clone();
@@ -69,6 +72,19 @@ pub fn belongs(pod: &Pod, chaperon: &PodChaperon) -> bool {
 #[must_use]
 pub fn has_spec(chaperon: &PodChaperon) -> bool {
     chaperon.spec.get("containers").is_some()
+}
+
+/// Whether a delegate that is created on its node needs nothing that only a scheduler does: claims are bound
+/// and allocated when a pod is, and gates hold it back from that.
+#[must_use]
+pub fn needs_no_scheduler(chaperon: &PodChaperon) -> bool {
+    let items = |field: &str| chaperon.spec.get(field).and_then(Value::as_array).into_iter().flatten();
+    let claims = |volume: &Value| {
+        ["persistentVolumeClaim", "ephemeral"].iter().any(|source| volume.get(source).is_some())
+    };
+    chaperon.spec["schedulerName"] == keys::CANDIDATE_SCHEDULER
+        && !items("volumes").any(claims)
+        && ["resourceClaims", "schedulingGates"].iter().all(|field| items(field).next().is_none())
 }
 
 /// Whether the delegate runs until it is deleted. The API server's default is `Always`.
@@ -178,7 +194,7 @@ fn finished_before(status: &Value, moment: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{build, has_ended, has_run, has_stopped, is_refused, was_refused};
+    use super::{build, has_ended, has_run, has_stopped, is_refused, needs_no_scheduler, was_refused};
     use api::{Pod, PodChaperon, keys};
     use serde_json::{Value, json};
 
@@ -206,7 +222,7 @@ mod tests {
         let chaperon: PodChaperon = serde_json::from_value(json!({
             "metadata": {"name": "a", "namespace": "ns", "uid": "u", "labels": {"l": "1"}, "annotations": {"a": "1"}},
             "spec": {"futureField": 1, "containers": [{"name": "c", "future": true}]}})).unwrap();
-        let pod = serde_json::to_value(build(&chaperon)).unwrap();
+        let pod = serde_json::to_value(build(&chaperon, None)).unwrap();
         assert_eq!(pod["spec"], chaperon.spec);
         assert_eq!(pod["metadata"]["finalizers"], json!([keys::CHAPERON_FINALIZER]));
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], "u");
@@ -215,6 +231,19 @@ mod tests {
             (&pod["metadata"]["labels"]["l"], &pod["metadata"]["annotations"]["a"]),
             (&json!("1"), &json!("1"))
         );
+    }
+
+    #[test]
+    fn what_a_scheduler_must_prepare_is_left_to_it() {
+        let of = |mut spec: Value| {
+            spec["schedulerName"] = json!(keys::CANDIDATE_SCHEDULER);
+            needs_no_scheduler(&serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap())
+        };
+        assert!(of(json!({"volumes": [{"name": "v", "emptyDir": {}}], "schedulingGates": []})));
+        assert!(!of(json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]})));
+        assert!(!of(json!({"volumes": [{"name": "v", "ephemeral": {}}]})));
+        assert!(!of(json!({"resourceClaims": [{"name": "c"}]})));
+        assert!(!of(json!({"schedulingGates": [{"name": "g"}]})));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! chaperon-controller runs, in a target cluster, the delegates of the PodChaperons that a source elected.
 //!
 //! It watches PodChaperons in all namespaces and the pods with label `multicluster.admiralty.io/parent-uid`.
-//! Of an allowed PodChaperon it creates the delegate: a pod of the same name, labels, annotations and spec.
+//! Of an allowed PodChaperon it creates the delegate: a pod of the same name, labels, annotations and spec. The
+//! first one begins on the node that was reserved, if that was seen to be promised not long ago and nothing is left
+//! for a scheduler to prepare; the candidate scheduler binds all others.
 //! It writes the delegate's status and annotations to the PodChaperon, or why there is no delegate, creates a
 //! lost one of restart policy `Always` again, and lets a deleted PodChaperon go only when its delegate's
 //! containers have stopped.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long a change of status waits for others that follow it.
 const COALESCE: Duration = Duration::from_millis(200);
 /// How long a first status that says nothing new waits.
-const QUIET: Duration = Duration::from_secs(2);
+const QUIET: Duration = Duration::from_secs(10);
 /// How long after its deadline a deleted delegate's containers may be silent before we say so, in seconds.
 const OVERDUE_SECONDS: i64 = 30;
 

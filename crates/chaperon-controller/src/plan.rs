@@ -1,8 +1,8 @@
 //! What is done about one PodChaperon and the pod of its name.
 
 use crate::delegate::{
-    belongs, has_ended, has_spec, has_stopped, is_delegate, is_refused, runs_for_ever, was_collected,
-    was_refused,
+    belongs, has_ended, has_spec, has_stopped, is_delegate, is_refused, needs_no_scheduler, runs_for_ever,
+    was_collected, was_refused,
 };
 use crate::mirror::{annotation_changes, copy_status, until};
 use crate::status::{DELEGATE_CREATED, LOST, Problem, is_false, lost, same, without_delegate};
@@ -46,6 +46,9 @@ pub struct Observed {
     pub delegate: Delegate,
     /// Whether a delegate may be created.
     pub creation: Creation,
+    /// The node that is promised to the delegate, while the promise is young: what was true of the node when
+    /// it was chosen still is.
+    pub promised: Option<Arc<str>>,
     /// Whether the PodChaperon was read from the API server in this round.
     pub live: bool,
     /// For how long a change of status has been held back.
@@ -65,8 +68,8 @@ pub enum Action {
     HoldChaperon,
     /// Adds our finalizer to an adopted delegate.
     HoldDelegate,
-    /// Creates the delegate.
-    CreateDelegate,
+    /// Creates the delegate, on the node if one is given.
+    CreateDelegate(Option<Arc<str>>),
     /// Writes the delegate's status to the PodChaperon.
     CopyStatus(Value),
     /// Writes why there is no delegate.
@@ -300,12 +303,18 @@ fn create(chaperon: &PodChaperon, delegate: &Delegate, seen: &Observed) -> Plan 
     begin(chaperon, seen)
 }
 
+/// The node on which the first delegate is created. Whatever comes after the first is scheduled anew.
+fn first_node(chaperon: &PodChaperon, seen: &Observed) -> Option<Arc<str>> {
+    let is_first = chaperon.phase().is_empty() && !is_false(&chaperon.status, DELEGATE_CREATED);
+    seen.promised.clone().filter(|_| is_first && needs_no_scheduler(chaperon))
+}
+
 fn begin(chaperon: &PodChaperon, seen: &Observed) -> Plan {
     let mut plan = Plan::default();
     match &seen.creation {
         Creation::Free => {
             plan.push_if(!is_held(chaperon), Action::HoldChaperon);
-            plan.actions.push(Action::CreateDelegate);
+            plan.actions.push(Action::CreateDelegate(first_node(chaperon, seen)));
         }
         Creation::After(pause) => plan.look_again(*pause),
         Creation::Refused(class, message) => {

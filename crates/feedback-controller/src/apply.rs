@@ -11,9 +11,9 @@ use api::{Pod, keys, names};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PostParams};
 use kube::{Api, ResourceExt};
-use runtime::{Chain, Class, class};
+use runtime::{Chain, Class, class, patching};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
@@ -100,10 +100,6 @@ fn pods(context: &Context, namespace: &str) -> Api<Pod> {
     Api::namespaced(context.rt.client.clone(), namespace)
 }
 
-fn plain(context: &Context) -> PatchParams {
-    PatchParams { field_manager: Some(context.rt.manager()), ..PatchParams::default() }
-}
-
 /// Notes when a target does not answer, so that other pods do not wait for it.
 fn of_target<T>(link: &Link, result: Result<T, kube::Error>) -> Result<T, kube::Error> {
     if let Err(error) = &result
@@ -172,11 +168,14 @@ async fn patch_status(context: &Context, key: &Key, seen: &Observed, patch: &Val
     let api = pods(context, &proxy.namespace);
     let body = addressed(proxy, patch);
     let verb = "write the status of pod";
-    let written = match api.patch_status(&proxy.name, &plain(context), &Patch::Strategic(&body)).await {
+    let written = match api
+        .patch_status(&proxy.name, &patching(&context.rt.manager()), &Patch::Strategic(&body))
+        .await
+    {
         Err(error) if class(&error) == Class::Invalid => {
             warn!(proxy_pod = %proxy.full_name(), error = %Chain(&error), "status refused; writing only its essence");
             let less = addressed(proxy, &essential(patch));
-            api.patch_status(&proxy.name, &plain(context), &Patch::Strategic(&less)).await
+            api.patch_status(&proxy.name, &patching(&context.rt.manager()), &Patch::Strategic(&less)).await
         }
         other => other,
     };
@@ -250,7 +249,7 @@ pub(crate) async fn release(context: &Context, key: &Key, proxy: &Proxy) -> Resu
     let broken = |source| Error::Patch { object: proxy.full_name(), source };
     let patch: json_patch::Patch = serde_json::from_value(Value::Array(operations)).map_err(broken)?;
     let api = pods(context, &proxy.namespace);
-    match api.patch(&proxy.name, &plain(context), &Patch::Json::<()>(patch)).await {
+    match api.patch(&proxy.name, &patching(&context.rt.manager()), &Patch::Json::<()>(patch)).await {
         Ok(pod) => {
             info!(proxy_pod = %proxy.full_name(), "released a proxy pod");
             context.store().refresh_pod(&pod);
@@ -288,7 +287,10 @@ async fn pass_grace(context: &Context, chaperon: &Chaperon, seconds: i64) -> Res
         "annotations": {keys::DELETION_GRACE_SECONDS: seconds.to_string()},
     }});
     let api = link.chaperons(&chaperon.namespace);
-    match of_target(&link, api.patch(&chaperon.name, &plain(context), &Patch::Merge(patch)).await) {
+    match of_target(
+        &link,
+        api.patch(&chaperon.name, &patching(&context.rt.manager()), &Patch::Merge(patch)).await,
+    ) {
         Ok(patched) => {
             context.store().refresh_chaperon(&link.key, &patched);
             Ok(Done::Wrote)

@@ -9,7 +9,7 @@ use api::{Pod, PodChaperon, keys, names};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
-use runtime::{Class, TargetKey};
+use runtime::{Class, TargetKey, patching};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -123,7 +123,8 @@ impl Remote {
 
     async fn patch(&self, verb: &'static str, name: &Name, patch: &Value) -> Result<ChaperonSeen, Error> {
         let api = self.chaperons(&name.namespace);
-        let patched = api.patch(&name.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let params = PatchParams::default().validation_ignore();
+        let patched = api.patch(&name.name, &params, &Patch::Merge(patch)).await;
         self.seen(&patched.map_err(|source| self.error(verb, name, source))?, name)
     }
 
@@ -218,7 +219,7 @@ impl Home {
             "metadata": {"uid": &*pod.uid, "resourceVersion": pod.version},
             "status": {"conditions": [condition]},
         });
-        let params = PatchParams { field_manager: Some(self.manager.to_string()), ..PatchParams::default() };
+        let params = patching(&self.manager);
         let patched = self.pods(pod).patch_status(&pod.name.name, &params, &Patch::Strategic(&patch)).await;
         patched
             .map(|pod| pod.resource_version().to_owned())

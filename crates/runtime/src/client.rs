@@ -2,6 +2,7 @@
 
 use crate::metrics::Metrics;
 use http::{Request, Response};
+use kube::api::{PatchParams, ValidationDirective};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use prometheus::HistogramVec;
@@ -50,6 +51,17 @@ pub enum Error {
 pub async fn local(metrics: &Metrics) -> Result<Client, Error> {
     let config = Config::infer().await.map_err(|source| Error::Infer { source })?;
     build(config, "local", metrics)
+}
+
+/// How patches other than applied ones are sent. The server need not look for fields that it does not know: what
+/// passes through us may well have some, and nobody reads its warnings.
+#[must_use]
+pub fn patching(manager: &str) -> PatchParams {
+    PatchParams {
+        field_manager: Some(manager.to_owned()),
+        field_validation: Some(ValidationDirective::Ignore),
+        ..PatchParams::default()
+    }
 }
 
 /// A client for a configuration; `cluster` labels its metrics.

@@ -18,6 +18,7 @@ pub mod standby;
 pub mod targets;
 pub mod watch;
 
+pub use client::patching;
 pub use errors::{Chain, Class, class};
 pub use metrics::Metrics;
 pub use run::{Runtime, run};

@@ -127,7 +127,7 @@ fn alone() -> Vec<Case> {
         case!(restarts::a_component_killed_amid_a_burst_loses_and_doubles_nothing, needs_local, alone),
         case!(restarts::a_frozen_leader_is_replaced_and_does_no_harm_when_it_wakes, needs_local, alone),
         case!(twins::w07_two_sources_of_one_name_leave_each_others_delegates_alone, needs_local),
-        case!(budget::a_pod_costs_at_most_thirteen_writes, alone),
+        case!(budget::a_pod_costs_at_most_twelve_writes, alone),
         case!(admission::w44_case_007_an_outage_of_the_webhook_stops_elected_pods_only, alone),
         case!(
             outages::work_that_ended_while_the_chaperon_controller_was_down_never_runs_again,

@@ -1,6 +1,6 @@
 use super::{Cache, Key, Round};
 use crate::plan::{Creation, Delegate};
-use api::{Pod, PodChaperon};
+use api::{Pod, PodChaperon, keys};
 use serde_json::json;
 
 fn key() -> Key {
@@ -140,4 +140,42 @@ fn the_answer_that_lets_an_object_go_counts_though_its_version_is_the_old_one() 
     cache.learn_pod(pod("6"));
     let Delegate::Present(pod) = delegate(&cache) else { panic!("no pod") };
     assert!(pod.metadata.finalizers.is_none());
+}
+
+fn reserved(version: &str, node: Option<&str>) -> PodChaperon {
+    let mut chaperon = chaperon(version);
+    let annotations = chaperon.metadata.annotations.get_or_insert_default();
+    if let Some(node) = node {
+        annotations.insert(keys::IS_RESERVED.to_owned(), "true".to_owned());
+        annotations.insert(keys::RESERVED_NODE.to_owned(), node.to_owned());
+        annotations.insert(keys::RESERVED_SECONDS.to_owned(), "30".to_owned());
+    }
+    chaperon
+}
+
+fn promised(cache: &Cache) -> Option<String> {
+    cache.observe(&key(), &Round::default()).promised.map(|node| node.to_string())
+}
+
+#[test]
+fn a_promise_counts_when_it_was_seen_to_be_made() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    cache.see_chaperon(reserved("6", Some("n")));
+    cache.see_chaperon(reserved("7", Some("n")));
+    assert_eq!(promised(&cache).as_deref(), Some("n"));
+    cache.see_chaperon(reserved("8", None));
+    assert_eq!(promised(&cache), None, "taken back");
+    cache.see_chaperon(reserved("9", Some("m")));
+    assert_eq!(promised(&cache).as_deref(), Some("m"));
+    cache.break_promise(&key());
+    assert_eq!(promised(&cache), None);
+}
+
+#[test]
+fn a_promise_that_was_made_before_we_looked_is_not_young() {
+    let cache = Cache::default();
+    cache.replace_chaperons(vec![reserved("5", Some("n"))]);
+    cache.see_chaperon(reserved("6", Some("n")));
+    assert_eq!(promised(&cache), None);
 }

@@ -30,6 +30,7 @@ fn elected(policy: &str) -> Observed {
         chaperon: Some(Arc::new(chaperon(policy))),
         delegate: Delegate::Unseen,
         creation: Creation::Free,
+        promised: None,
         live: false,
         held: None,
         now: now(),
@@ -68,7 +69,7 @@ impl Observed {
         let mut pod = match &self.delegate {
             Delegate::Present(pod) => pod.as_ref().clone(),
             Delegate::Unseen | Delegate::Gone(_) => {
-                let mut pod = build(self.chaperon.as_ref().unwrap());
+                let mut pod = build(self.chaperon.as_ref().unwrap(), None);
                 pod.metadata.uid = Some("pod".to_owned());
                 pod.spec = json!({"nodeName": "n"});
                 pod
@@ -100,7 +101,7 @@ impl Observed {
             self.delegate = Delegate::Unseen;
         }
         // What was held back before is held back anew, for as long.
-        Self { live: false, creation: Creation::Free, ..self }
+        Self { live: false, creation: Creation::Free, promised: None, ..self }
     }
 
     fn status(&self) -> &Value {
@@ -122,7 +123,7 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
         Action::HoldDelegate => seen.with_pod(|pod| {
             pod.metadata.finalizers.get_or_insert_default().push(keys::CHAPERON_FINALIZER.to_owned());
         }),
-        Action::CreateDelegate => {
+        Action::CreateDelegate(_) => {
             assert!(!matches!(seen.delegate, Delegate::Present(_)), "created twice");
             seen.delegate = Delegate::Unseen;
             seen.with_pod(|pod| pod.status = json!({"phase": "Pending"}))
@@ -193,6 +194,29 @@ fn check(seen: &Observed, want: &[&str]) -> Observed {
 #[test]
 fn an_elected_chaperon_gets_a_delegate() {
     check(&elected("Always"), &["create_delegate"]);
+}
+
+/// The node on which a delegate would be created.
+fn chosen(seen: &Observed) -> Option<String> {
+    plan(seen).actions.iter().find_map(|action| match action {
+        Action::CreateDelegate(node) => node.as_ref().map(ToString::to_string),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_first_delegate_is_created_on_the_node_that_is_promised_to_it() {
+    let promised = |seen: Observed| Observed { promised: Some("n".into()), ..seen };
+    let ours = elected("Always").with_chaperon(|chaperon| {
+        chaperon.spec["schedulerName"] = json!(keys::CANDIDATE_SCHEDULER);
+    });
+    assert_eq!(chosen(&ours), None, "nothing is promised");
+    assert_eq!(chosen(&promised(ours.clone())).as_deref(), Some("n"));
+    let claims =
+        ours.clone().with_chaperon(|chaperon| chaperon.spec["resourceClaims"] = json!([{"name": "c"}]));
+    assert_eq!(chosen(&promised(claims)), None, "a scheduler must allocate first");
+    let refused = json!({"phase": "Pending", "conditions": [{"type": DELEGATE_CREATED, "status": "False"}]});
+    assert_eq!(chosen(&promised(ours.recorded(&refused))), None, "a kubelet refused the one before");
 }
 
 #[test]
