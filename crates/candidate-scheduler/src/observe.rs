@@ -93,8 +93,6 @@ pub struct PodSeen {
     /// UID of the PodChaperon that controls it.
     pub chaperon: Option<Arc<str>>,
     pub terminating: bool,
-    /// It is ours to place: of our scheduler name and not bound.
-    pub ours: bool,
     pub refusal: Option<Refusal>,
 }
 
@@ -104,6 +102,7 @@ impl PodSeen {
             "metadata": {
                 "name": pod.name(), "namespace": pod.namespace(), "uid": pod.uid(),
                 "labels": pod.metadata.labels, "deletionTimestamp": pod.is_terminating().then_some(""),
+                "ownerReferences": pod.metadata.owner_references,
             },
             "spec": pod.spec, "status": pod.status,
         });
@@ -115,7 +114,6 @@ impl PodSeen {
             info: PodInfo::parse(&value).ok().map(|info| Arc::new(without_parent(info))),
             chaperon: controller.map(|(.., uid)| Arc::from(uid)),
             terminating: pod.is_terminating(),
-            ours: pod.node().is_empty() && pod.scheduler() == keys::CANDIDATE_SCHEDULER,
             refusal: refusal(&pod.status),
         }
     }

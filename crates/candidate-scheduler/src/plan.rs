@@ -18,7 +18,11 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use scheduling::{Backoff, Classes, Diagnosis, Event, Framework, Lengths, PodInfo, PodSpec, Queue, Snapshot};
+use api::keys;
+use scheduling::{
+    Backoff, Classes, Diagnosis, Event, Framework, Judge, Lengths, PodInfo, PodSpec, Profiles, Queue,
+    Snapshot,
+};
 use serde_json::Value;
 
 use crate::observe::{Change, Name, NodeSeen, Seen, TemplateKey};
@@ -68,7 +72,8 @@ pub struct Counts {
 /// Everything that is known, decided and under way.
 pub struct Model {
     settings: Settings,
-    framework: Framework,
+    /// The rules, by scheduler name. Chaperons are scheduled like the delegates that they become.
+    profiles: Profiles,
     snapshot: Snapshot,
     queue: Queue<Key>,
     chaperons: HashMap<Name, Chaperon>,
@@ -100,9 +105,11 @@ pub struct Model {
 
 impl Model {
     pub fn new(settings: Settings) -> Self {
+        let mut profiles = Profiles::from(Framework::builder().build());
+        profiles.set(keys::CANDIDATE_SCHEDULER, Framework::builder().build());
         Self {
             settings,
-            framework: Framework::builder().build(),
+            profiles,
             snapshot: Snapshot::default(),
             queue: Queue::new(Backoff::default()),
             chaperons: HashMap::new(),
@@ -182,7 +189,7 @@ impl Model {
             self.expire(now);
             self.refresh_templates(now);
             if self.recalling.is_empty() {
-                while let Some(queued) = self.queue.pop(now, &self.framework) {
+                while let Some(queued) = self.queue.pop(now, Judge::new(&self.profiles, &self.snapshot)) {
                     match queued.key.clone() {
                         Key::Chaperon(name) => self.schedule_chaperon(&name, queued, now),
                         Key::Pod(name) => self.schedule_pod(&name, queued, now),
@@ -249,19 +256,23 @@ impl Model {
             NodeSeen::Usable(info) => info,
             NodeSeen::Unusable { name, .. } => return self.node_gone(&name, now),
         };
+        let old = self.snapshot.node(&info.name).map(|node| Arc::new(node.info.clone()));
         let change = self.snapshot.set_node((*info).clone());
         self.memo.clear();
         self.publication.touch();
         if !change.is_empty() {
-            self.queue.event(&Event::Node { node: &info, change }, &self.framework, now);
+            self.happened(&Event::Node { old, node: Arc::from(info), change }, now);
         }
     }
 
     fn node_gone(&mut self, name: &str, now: u64) {
+        let old = self.snapshot.node(name).map(|node| Arc::new(node.info.clone()));
         self.snapshot.remove_node(name);
         self.memo.clear();
         self.publication.touch();
-        self.queue.event(&Event::NodeGone, &self.framework, now);
+        if let Some(old) = old {
+            self.happened(&Event::NodeGone(old), now);
+        }
     }
 
     fn see_namespaces(&mut self, change: Change<(Arc<str>, scheduling::Labels), Arc<str>>, now: u64) {
@@ -286,7 +297,7 @@ impl Model {
         for name in names {
             self.forget_admission(Some(&name));
         }
-        self.queue.event(&Event::Namespace, &self.framework, now);
+        self.happened(&Event::Namespace, now);
     }
 
     /// The best node for a pod, one of `avoided` only if no other fits. A refusal holds for all equal pods until
@@ -296,7 +307,7 @@ impl Model {
         if let Some((_, diagnosis)) = self.memo.get(&class) {
             return Err(Arc::clone(diagnosis));
         }
-        match self.framework.evaluate(pod, &self.snapshot) {
+        match Judge::new(&self.profiles, &self.snapshot).evaluate(pod) {
             Ok(selection) => {
                 let mut ranked = selection.ranked.into_iter().map(|ranked| ranked.node);
                 Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
@@ -307,6 +318,16 @@ impl Model {
                 Err(diagnosis)
             }
         }
+    }
+
+    /// Moves what waits for such an event.
+    fn happened(&mut self, event: &Event, now: u64) {
+        self.queue.event(event, now, Judge::new(&self.profiles, &self.snapshot));
+    }
+
+    /// Can `node` take the pod as things stand?
+    fn fits(&self, pod: &PodInfo, node: &str) -> bool {
+        self.profiles.of(pod).evaluate_node(pod, &self.snapshot, node).is_ok()
     }
 
     /// Counts a pod or reservation on a node.
@@ -321,7 +342,7 @@ impl Model {
         if let Some(pod) = self.snapshot.remove_pod(uid) {
             self.memo.clear();
             self.publication.touch();
-            self.queue.event(&Event::PodGone(&pod), &self.framework, now);
+            self.happened(&Event::PodGone(pod), now);
         }
     }
 }

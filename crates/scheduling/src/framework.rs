@@ -2,17 +2,20 @@
 
 mod cycle;
 mod diagnosis;
+mod event;
+mod profiles;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::node::NodeInfo;
 use crate::pod::PodInfo;
-use crate::snapshot::{Node, NodeChange, Snapshot};
+use crate::snapshot::{Node, Snapshot};
 pub use cycle::{Framework, FrameworkBuilder, Ranked, Selection};
 pub use diagnosis::{Diagnosis, NodeRefusal, Refusal};
+pub use event::{Event, PodChange};
+pub use profiles::{Judge, Profiles};
 
 /// The highest score a node can get from one plugin, before weights.
 pub const MAX_SCORE: i64 = 100;
@@ -99,23 +102,6 @@ pub enum PostFilter {
     Nominate { node: String, victims: Vec<String>, message: String },
 }
 
-/// Something happened that may make a refused pod schedulable.
-#[derive(Debug, Clone, Copy)]
-pub enum Event<'a> {
-    /// A node appeared or changed.
-    Node {
-        node: &'a NodeInfo,
-        change: NodeChange,
-    },
-    NodeGone,
-    /// A pod or reservation took its place on a node, or its labels changed there.
-    PodPlaced(&'a PodInfo),
-    /// A pod or reservation left its node, or asks for less.
-    PodGone(&'a PodInfo),
-    /// A namespace appeared, vanished, or has other labels.
-    Namespace,
-}
-
 /// One rule of scheduling. A plugin implements the extension points that it cares about.
 ///
 /// A plugin is pure: all it knows is the pod and the snapshot, and it keeps nothing between cycles.
@@ -124,8 +110,13 @@ pub trait Plugin: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// May the pod enter the queue at all?
-    fn pre_enqueue(&self, _pod: &PodInfo) -> Result<(), Rejection> {
+    fn pre_enqueue(&self, _cycle: Cycle<'_>) -> Result<(), Rejection> {
         Ok(())
+    }
+
+    /// Is `event` a reason to ask [`Self::pre_enqueue`] again about a pod that it has held back?
+    fn may_open(&self, _event: &Event) -> bool {
+        false
     }
 
     /// Work done once per pod, and the filter of single nodes that results from it.
@@ -157,8 +148,8 @@ pub trait Plugin: Send + Sync {
         Ok(())
     }
 
-    /// Is `event` a reason to try `pod` again, which this plugin rejected?
-    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool;
+    /// Is `event` a reason to try the cycle's pod again, which this plugin rejected? The snapshot has seen the event.
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool;
 }
 
 /// In which order waiting pods are tried.

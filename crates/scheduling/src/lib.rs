@@ -10,6 +10,7 @@
 //!
 //! What a plugin here decides, upstream's plugin of the same name decides in the same way, with the same words.
 
+pub mod config;
 mod field;
 mod framework;
 mod node;
@@ -23,9 +24,9 @@ mod snapshot;
 
 pub use field::FieldError;
 pub use framework::{
-    Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, MAX_SCORE, NodeFilter, NodeRefusal,
-    NodeScore, Plugin, PostFilter, PreFilter, QueueSort, Ranked, Refusal, Rejection, Selection,
-    normalize_by_max,
+    Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, Judge, MAX_SCORE, NodeFilter, NodeRefusal,
+    NodeScore, Plugin, PodChange, PostFilter, PreFilter, Profiles, QueueSort, Ranked, Refusal, Rejection,
+    Selection, normalize_by_max,
 };
 pub use node::{NodeInfo, Taint};
 pub use pod::{
@@ -36,4 +37,4 @@ pub use quantity::{Quantity, QuantityError};
 pub use queue::{Backoff, Lengths, Queue, Queued};
 pub use resources::{ResourceList, Resources};
 pub use selector::{LabelSelector, Labels, NodeTerm, Requirement};
-pub use snapshot::{Node, NodeChange, Snapshot};
+pub use snapshot::{Node, NodeChange, Owner, OwnerKind, Owners, Snapshot};

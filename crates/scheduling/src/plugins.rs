@@ -37,13 +37,13 @@ pub(crate) fn all() -> Vec<(Box<dyn Plugin>, i64)> {
         (Box::new(NodeName), 0),
         (Box::new(NodeUnschedulable), 0),
         (Box::new(TaintToleration), 3),
-        (Box::new(NodeAffinity), 2),
+        (Box::new(NodeAffinity::default()), 2),
         (Box::new(NodePorts), 0),
-        (Box::new(NodeResourcesFit), 1),
-        (Box::new(PodTopologySpread), 2),
-        (Box::new(InterPodAffinity), 2),
+        (Box::new(NodeResourcesFit::default()), 1),
+        (Box::new(PodTopologySpread::default()), 2),
+        (Box::new(InterPodAffinity::default()), 2),
         (Box::new(NodeDeclaredFeatures), 0),
-        (Box::new(NodeResourcesBalancedAllocation), 1),
+        (Box::new(NodeResourcesBalancedAllocation::default()), 1),
         (Box::new(ImageLocality), 1),
     ]
 }

@@ -1,5 +1,8 @@
 //! Pods that wait: to be tried, to be tried again after a pause, or for something to change.
 
+mod backoff;
+mod flight;
+mod item;
 #[cfg(test)]
 mod tests;
 
@@ -7,77 +10,24 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::framework::{Event, Framework};
+use crate::framework::{Event, Judge, PodChange};
 use crate::pod::PodInfo;
+pub use backoff::Backoff;
+use flight::Flights;
+use item::{Item, Place, State};
+pub use item::{Lengths, Queued};
 
 /// A pod that no event has moved is tried again after this many milliseconds.
 const LEFTOVER_MS: u64 = 5 * 60 * 1000;
 
-/// How long a pod pauses after its n-th failure: `initial_ms * 2^(n-1)`, at most `max_ms`.
-#[derive(Debug, Clone, Copy)]
-pub struct Backoff {
-    pub initial_ms: u64,
-    pub max_ms: u64,
-}
-
-impl Backoff {
-    fn after(&self, failures: u32) -> u64 {
-        let Some(doublings) = failures.checked_sub(1) else { return 0 };
-        self.initial_ms.saturating_mul(1u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(self.max_ms)
-    }
-}
-
-impl Default for Backoff {
-    /// Upstream's: one second, doubled up to ten.
-    fn default() -> Self {
-        Self { initial_ms: 1000, max_ms: 10_000 }
-    }
-}
-
-/// A pod taken out of the queue. Hand it back with [`Queue::refused`] or [`Queue::failed`], or drop it.
-#[derive(Debug, Clone)]
-pub struct Queued<K> {
-    pub key: K,
-    pub pod: Arc<PodInfo>,
-    /// How often it was refused before.
-    pub refusals: u32,
-    /// How often in a row something went wrong.
-    pub errors: u32,
-    /// When it first entered the queue.
-    pub since: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// To be tried; its place in the order.
-    Active((i64, u64, u64)),
-    /// Pausing until a time.
-    Backoff(u64, u64),
-    /// Pausing after an error: not tried earlier, even when there is nothing else to do.
-    ErrorBackoff(u64, u64),
-    /// Waiting for an event since a time.
-    Refused(u64),
-    /// Held back by a plugin until the pod itself changes.
-    Gated,
-}
-
-#[derive(Debug)]
-struct Item {
-    pod: Arc<PodInfo>,
-    refusals: u32,
-    errors: u32,
-    since: u64,
-    rejected_by: BTreeSet<&'static str>,
-    state: State,
-}
-
-/// How many pods wait in which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Lengths {
-    pub active: usize,
-    pub backoff: usize,
-    pub refused: usize,
-    pub gated: usize,
+/// Why a pod enters a part of the queue, besides the events of the cluster.
+mod cause {
+    pub(super) const ADDED: &str = "UnscheduledPodAdd";
+    pub(super) const FAILED: &str = "ScheduleAttemptFailure";
+    pub(super) const PAUSED_ENOUGH: &str = "BackoffComplete";
+    pub(super) const TRIED_EARLY: &str = "PopFromBackoffQ";
+    pub(super) const FORCED: &str = "ForceActivate";
+    pub(super) const WAITED_LONG: &str = "UnschedulableTimeout";
 }
 
 /// The queue. Times are milliseconds since any fixed origin and never go back.
@@ -85,13 +35,18 @@ pub struct Lengths {
 pub struct Queue<K> {
     backoff: Backoff,
     items: HashMap<K, Item>,
-    active: BTreeMap<(i64, u64, u64), K>,
-    /// By end of the pause.
-    pausing: BTreeMap<(u64, u64), K>,
-    pausing_on_error: BTreeMap<(u64, u64), K>,
-    refused: BTreeSet<(u64, K)>,
+    active: BTreeMap<Place, K>,
+    /// By end of the pause, then like active ones.
+    pausing: BTreeMap<(u64, Place), K>,
+    pausing_on_error: BTreeMap<(u64, Place), K>,
+    /// Refused or held back, by the time since when.
+    waiting: BTreeSet<(u64, K)>,
+    gated: usize,
+    flights: Flights<K>,
     /// Makes places unique, in order of arrival.
     ticket: u64,
+    /// How many pods entered which part, and why.
+    incoming: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl<K: Clone + Eq + Hash + Ord> Queue<K> {
@@ -102,104 +57,134 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             active: BTreeMap::new(),
             pausing: BTreeMap::new(),
             pausing_on_error: BTreeMap::new(),
-            refused: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            gated: 0,
+            flights: Flights::default(),
             ticket: 0,
+            incoming: BTreeMap::new(),
         }
     }
 
-    /// Adds a pod, or says that it changed. A change of what it asks for is a reason to try it at once; any other
-    /// change leaves it where it is.
-    pub fn add(&mut self, key: K, pod: Arc<PodInfo>, now: u64, framework: &Framework) {
-        let old = self.items.get_mut(&key);
-        if let Some(item) = old {
-            let same = item.pod.spec == pod.spec;
-            item.pod = Arc::clone(&pod);
-            if same {
-                return;
-            }
+    /// Adds a pod, or says that it changed. A change moves a refused pod if a plugin that rejected it cares, or if it
+    /// is one that no pod of a cluster can make; any other change leaves the pod where it is.
+    pub fn add(&mut self, key: K, pod: Arc<PodInfo>, now: u64, judge: Judge<'_>) {
+        if self.flights.changed(&key, &pod) {
+            return;
         }
-        let before = self.take(&key);
-        let gated = framework.pre_enqueue(&pod).is_err();
-        let item = Item {
-            pod,
-            refusals: before.as_ref().map_or(0, |item| item.refusals),
-            errors: 0,
-            since: before.as_ref().map_or(now, |item| item.since),
-            rejected_by: BTreeSet::new(),
-            state: State::Gated,
+        let Some(item) = self.items.get(&key) else {
+            let item = Item::new(pod, now);
+            self.enter(key, item, (now, cause::ADDED), judge);
+            return;
         };
-        if gated {
-            self.items.insert(key, item);
+        let change = PodChange::between(&item.pod, &pod);
+        if change.is_empty() && item.pod.spec == pod.spec {
+            if let Some(item) = self.items.get_mut(&key) {
+                item.pod = pod;
+            }
+            return;
+        }
+        let old = Arc::clone(&item.pod);
+        let waits = matches!(item.state, State::Waiting(_));
+        let Some(mut item) = self.take(&key) else { return };
+        item.pod = Arc::clone(&pod);
+        let event = Event::Itself { old, pod, change };
+        if waits && (change.other || self.cares(&item, &event, judge)) {
+            self.requeue(key, item, (now, event.label()), judge);
         } else {
-            self.activate(key, item, now, framework);
+            self.put_back(key, item, judge);
         }
     }
 
     /// The next pod to try. When none is due, one that merely pauses after a refusal is tried early.
-    pub fn pop(&mut self, now: u64, framework: &Framework) -> Option<Queued<K>> {
-        self.tick(now, framework);
-        let key = self.active.values().next().or_else(|| self.pausing.values().next())?.clone();
+    pub fn pop(&mut self, now: u64, judge: Judge<'_>) -> Option<Queued<K>> {
+        self.tick(now, judge);
+        let key = match self.active.values().next() {
+            Some(key) => key.clone(),
+            None => {
+                let key = self.pausing.values().next()?.clone();
+                self.count("active", cause::TRIED_EARLY);
+                key
+            }
+        };
         let item = self.take(&key)?;
-        Some(Queued { key, pod: item.pod, refusals: item.refusals, errors: item.errors, since: item.since })
+        let flight = self.flights.start(&key, &item.pod);
+        Some(item.queued(key, flight))
     }
 
-    /// Hands back a pod that fits nowhere; it waits for an event that the plugins which rejected it care about.
-    pub fn refused(&mut self, queued: Queued<K>, rejected_by: BTreeSet<&'static str>, now: u64) {
-        let Queued { key, pod, refusals, since, .. } = queued;
-        self.refused.insert((now, key.clone()));
-        let item = Item {
-            pod,
-            refusals: refusals.saturating_add(1),
-            errors: 0,
-            since,
-            rejected_by,
-            state: State::Refused(now),
-        };
-        self.items.insert(key, item);
+    /// Hands back a pod that fits nowhere; it waits for an event that the plugins which rejected it care about. One
+    /// that came while the pod was being tried counts.
+    pub fn refused(
+        &mut self,
+        queued: Queued<K>,
+        rejected_by: BTreeSet<&'static str>,
+        now: u64,
+        judge: Judge<'_>,
+    ) {
+        let key = queued.key.clone();
+        // What happened since it was placed is not known.
+        let unknown = queued.flight.is_none();
+        let (newest, events) = self.flights.end(&queued);
+        let item = Item::refused(queued, newest, rejected_by, now);
+        if unknown || events.iter().any(|event| self.cares(&item, event, judge)) {
+            self.requeue(key, item, (now, cause::FAILED), judge);
+        } else {
+            self.wait(key, item, now, cause::FAILED);
+        }
     }
 
     /// Hands back a pod for which something went wrong; it is tried again after a pause.
-    pub fn failed(&mut self, queued: Queued<K>, now: u64) {
-        let Queued { key, pod, refusals, errors, since } = queued;
-        let errors = errors.saturating_add(1);
-        let place = (now.saturating_add(self.backoff.after(errors)), self.next_ticket());
-        self.pausing_on_error.insert(place, key.clone());
-        let state = State::ErrorBackoff(place.0, place.1);
-        self.items.insert(key, Item { pod, refusals, errors, since, rejected_by: BTreeSet::new(), state });
+    pub fn failed(&mut self, queued: Queued<K>, now: u64, judge: Judge<'_>) {
+        let key = queued.key.clone();
+        let (newest, _) = self.flights.end(&queued);
+        let item = Item::failed(queued, newest, now);
+        self.requeue(key, item, (now, cause::FAILED), judge);
     }
 
-    /// Moves the refused pods for which `event` is a reason to try again. Returns how many.
-    pub fn event(&mut self, event: &Event<'_>, framework: &Framework, now: u64) -> usize {
+    /// Says that a pod was placed: what happens from now on is no reason to try it again. A pod that is dropped
+    /// instead is forgotten likewise.
+    pub fn placed(&mut self, queued: &mut Queued<K>) {
+        self.flights.end(queued);
+        queued.flight = None;
+    }
+
+    /// Moves the refused pods for which `event` is a reason to try again. Returns how many. The snapshot has seen it.
+    pub fn event(&mut self, event: &Event, now: u64, judge: Judge<'_>) -> usize {
         let moved: Vec<_> = self
-            .refused
+            .waiting
             .iter()
-            .filter(|(_, key)| {
-                self.items.get(key).is_some_and(|item| framework.hint(event, &item.pod, &item.rejected_by))
-            })
+            .filter(|(_, key)| self.items.get(key).is_some_and(|item| self.cares(item, event, judge)))
             .map(|(_, key)| key.clone())
             .collect();
         for key in &moved {
-            self.reconsider(key, now, framework);
+            if let Some(item) = self.take(key) {
+                self.requeue(key.clone(), item, (now, event.label()), judge);
+            }
         }
+        self.flights.record(event);
         moved.len()
     }
 
-    /// Tries a waiting pod again at once, whatever it waits for. False if it is not here, or gated.
-    pub fn retry(&mut self, key: &K, now: u64, framework: &Framework) -> bool {
+    /// Tries a waiting pod again at once, whatever it waits for. False if it is not here, or held back.
+    pub fn retry(&mut self, key: &K, now: u64, judge: Judge<'_>) -> bool {
         match self.items.get(key).map(|item| item.state) {
-            None | Some(State::Gated) => false,
+            None => false,
             Some(State::Active(_)) => true,
-            Some(State::Backoff(..) | State::ErrorBackoff(..) | State::Refused(_)) => {
+            Some(State::Pausing(..)) => {
                 if let Some(item) = self.take(key) {
-                    self.activate(key.clone(), item, now, framework);
+                    self.activate(key.clone(), item, cause::FORCED, judge);
                 }
                 true
+            }
+            Some(State::Waiting(_)) => {
+                let Some(item) = self.take(key) else { return false };
+                self.enter(key.clone(), item, (now, cause::FORCED), judge)
             }
         }
     }
 
     /// Forgets a pod.
     pub fn remove(&mut self, key: &K) -> bool {
+        self.flights.forget(key);
         self.take(key).is_some()
     }
 
@@ -208,23 +193,21 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     }
 
     /// Moves pods whose pause is over, and pods that no event has moved for five minutes.
-    pub fn tick(&mut self, now: u64, framework: &Framework) {
-        let due = |pausing: &BTreeMap<(u64, u64), K>| -> Vec<K> {
-            pausing.range(..=(now, u64::MAX)).map(|(_, key)| key.clone()).collect()
-        };
-        for key in due(&self.pausing).into_iter().chain(due(&self.pausing_on_error)) {
-            if let Some(item) = self.take(&key) {
-                self.activate(key, item, now, framework);
+    pub fn tick(&mut self, now: u64, judge: Judge<'_>) {
+        for pausing in [&self.pausing, &self.pausing_on_error].map(|pausing| due(pausing, now)) {
+            for key in pausing {
+                if let Some(item) = self.take(&key) {
+                    self.activate(key, item, cause::PAUSED_ENOUGH, judge);
+                }
             }
         }
-        let leftover: Vec<_> = self
-            .refused
-            .iter()
-            .take_while(|(since, _)| since.saturating_add(LEFTOVER_MS) <= now)
-            .map(|(_, key)| key.clone())
-            .collect();
+        let mut leftover =
+            self.waiting.iter().take_while(|(since, _)| since.saturating_add(LEFTOVER_MS) <= now);
+        let leftover: Vec<_> = leftover.by_ref().map(|(_, key)| key.clone()).collect();
         for key in leftover {
-            self.reconsider(&key, now, framework);
+            if let Some(item) = self.take(&key) {
+                self.requeue(key, item, (now, cause::WAITED_LONG), judge);
+            }
         }
     }
 
@@ -232,57 +215,133 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     pub fn next_wakeup(&self) -> Option<u64> {
         let pausing = self.pausing.keys().next().map(|(end, _)| *end);
         let failed = self.pausing_on_error.keys().next().map(|(end, _)| *end);
-        let leftover = self.refused.first().map(|(since, _)| since.saturating_add(LEFTOVER_MS));
+        let leftover = self.waiting.first().map(|(since, _)| since.saturating_add(LEFTOVER_MS));
         [pausing, failed, leftover].into_iter().flatten().min()
     }
 
     pub fn lengths(&self) -> Lengths {
-        let paused = self.pausing.len() + self.pausing_on_error.len();
         Lengths {
             active: self.active.len(),
-            backoff: paused,
-            refused: self.refused.len(),
-            gated: self.items.len() - self.active.len() - paused - self.refused.len(),
+            backoff: self.pausing.len() + self.pausing_on_error.len(),
+            refused: self.waiting.len() - self.gated,
+            gated: self.gated,
         }
     }
 
-    /// A refused pod gets another try, after what is left of its pause.
-    fn reconsider(&mut self, key: &K, now: u64, framework: &Framework) {
-        let Some(mut item) = self.take(key) else { return };
-        let State::Refused(since) = item.state else { return };
-        let end = since.saturating_add(self.backoff.after(item.refusals));
+    /// How many pods entered each part (`active`, `backoff`, `unschedulable`) for which reason, since the last call.
+    pub fn incoming(&mut self) -> BTreeMap<(&'static str, &'static str), u64> {
+        std::mem::take(&mut self.incoming)
+    }
+
+    /// How many pods here each plugin has rejected, by scheduler name.
+    pub fn rejections(&self) -> BTreeMap<(&'static str, &str), usize> {
+        let mut rejections = BTreeMap::new();
+        for item in self.items.values() {
+            for plugin in &item.rejected_by {
+                *rejections.entry((*plugin, item.pod.spec.scheduler_name.as_str())).or_default() += 1;
+            }
+        }
+        rejections
+    }
+
+    /// Is `event` a reason to try a refused pod again, or to ask whether one that is held back still is?
+    fn cares(&self, item: &Item, event: &Event, judge: Judge<'_>) -> bool {
+        let opens = item.gate.is_none_or(|gate| judge.may_open(event, &item.pod, gate));
+        opens && judge.hint(event, &item.pod, &item.rejected_by)
+    }
+
+    /// Another try, after what is left of the pause.
+    fn requeue(&mut self, key: K, mut item: Item, (now, cause): (u64, &'static str), judge: Judge<'_>) {
+        let end = self.backoff.end(&item);
         if end <= now {
-            self.activate(key.clone(), item, now, framework);
-            return;
+            self.enter(key, item, (now, cause), judge);
+        } else if item.hold_back(judge) {
+            self.wait(key, item, now, cause);
+        } else {
+            self.count("backoff", cause);
+            self.pause(key, item, end, judge);
         }
-        let place = (end, self.next_ticket());
-        item.state = State::Backoff(place.0, place.1);
-        self.pausing.insert(place, key.clone());
-        self.items.insert(key.clone(), item);
     }
 
-    fn activate(&mut self, key: K, mut item: Item, now: u64, framework: &Framework) {
-        let (first, second) = framework.sort_key(&item.pod, now);
-        let place = (first, second, self.next_ticket());
+    /// To be tried, unless a plugin holds it back. True if it is to be tried.
+    fn enter(&mut self, key: K, mut item: Item, (now, cause): (u64, &'static str), judge: Judge<'_>) -> bool {
+        if item.hold_back(judge) {
+            self.wait(key, item, now, cause);
+            return false;
+        }
+        self.activate(key, item, cause, judge);
+        true
+    }
+
+    fn activate(&mut self, key: K, item: Item, cause: &'static str, judge: Judge<'_>) {
+        self.count("active", cause);
+        self.make_active(key, item, judge);
+    }
+
+    fn make_active(&mut self, key: K, mut item: Item, judge: Judge<'_>) {
+        let place = self.place(&item, judge);
         item.state = State::Active(place);
         self.active.insert(place, key.clone());
         self.items.insert(key, item);
+    }
+
+    fn pause(&mut self, key: K, mut item: Item, end: u64, judge: Judge<'_>) {
+        let place = self.place(&item, judge);
+        item.state = State::Pausing(end, place);
+        let pausing = if item.errors > 0 { &mut self.pausing_on_error } else { &mut self.pausing };
+        pausing.insert((end, place), key.clone());
+        self.items.insert(key, item);
+    }
+
+    fn wait(&mut self, key: K, mut item: Item, now: u64, cause: &'static str) {
+        self.count("unschedulable", cause);
+        self.gated += usize::from(item.gate.is_some());
+        item.state = State::Waiting(now);
+        self.waiting.insert((now, key.clone()));
+        self.items.insert(key, item);
+    }
+
+    /// Where it was, though what it is may have changed.
+    fn put_back(&mut self, key: K, item: Item, judge: Judge<'_>) {
+        match item.state {
+            State::Active(_) => self.make_active(key, item, judge),
+            State::Pausing(end, _) => self.pause(key, item, end, judge),
+            State::Waiting(since) => {
+                self.gated += usize::from(item.gate.is_some());
+                self.waiting.insert((since, key.clone()));
+                self.items.insert(key, item);
+            }
+        }
     }
 
     fn take(&mut self, key: &K) -> Option<Item> {
         let item = self.items.remove(key)?;
         match item.state {
             State::Active(place) => drop(self.active.remove(&place)),
-            State::Backoff(end, ticket) => drop(self.pausing.remove(&(end, ticket))),
-            State::ErrorBackoff(end, ticket) => drop(self.pausing_on_error.remove(&(end, ticket))),
-            State::Refused(since) => drop(self.refused.remove(&(since, key.clone()))),
-            State::Gated => {}
+            State::Pausing(end, place) => {
+                self.pausing.remove(&(end, place));
+                self.pausing_on_error.remove(&(end, place));
+            }
+            State::Waiting(since) => {
+                self.gated -= usize::from(item.gate.is_some());
+                self.waiting.remove(&(since, key.clone()));
+            }
         }
         Some(item)
     }
 
-    fn next_ticket(&mut self) -> u64 {
+    fn place(&mut self, item: &Item, judge: Judge<'_>) -> Place {
         self.ticket += 1;
-        self.ticket
+        let (first, second) = judge.sort_key(&item.pod, item.timestamp);
+        (first, second, self.ticket)
     }
+
+    fn count(&mut self, part: &'static str, cause: &'static str) {
+        *self.incoming.entry((part, cause)).or_default() += 1;
+    }
+}
+
+/// The pods whose pause is over.
+fn due<K: Clone>(pausing: &BTreeMap<(u64, Place), K>, now: u64) -> Vec<K> {
+    pausing.iter().take_while(|((end, _), _)| *end <= now).map(|(_, key)| key.clone()).collect()
 }

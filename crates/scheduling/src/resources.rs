@@ -130,8 +130,15 @@ impl Resources {
 /// with a prefix.
 pub fn is_scalar(name: &str) -> bool {
     let prefixed_native = name.contains("kubernetes.io/");
-    let extended = name.contains('/') && !prefixed_native && !name.starts_with("requests.");
-    extended || prefixed_native || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
+    is_extended(name)
+        || prefixed_native
+        || name.starts_with("hugepages-")
+        || name.starts_with("attachable-volumes-")
+}
+
+/// True for resources that Kubernetes itself does not know.
+pub(crate) fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
 /// True for resources that a pod may ask for as a whole, beside its containers.

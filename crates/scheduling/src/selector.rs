@@ -87,6 +87,20 @@ impl LabelSelector {
         Ok(Some(Self(requirements)))
     }
 
+    /// Selects what has all of these labels.
+    pub(crate) fn of_labels(labels: &Labels) -> Self {
+        Self(labels.iter().map(|(key, value)| Requirement::equal(key, value)).collect())
+    }
+
+    /// Adds the requirements of another selector.
+    pub(crate) fn require_all(&mut self, more: &Self) {
+        for requirement in &more.0 {
+            if !self.0.contains(requirement) {
+                self.0.push(requirement.clone());
+            }
+        }
+    }
+
     /// Adds the requirement that `key` has `value`.
     pub(crate) fn require(&mut self, key: &str, value: &str) {
         let requirement = Requirement::equal(key, value);

@@ -1,5 +1,6 @@
 //! The cluster as one scheduler sees it: nodes, what is placed on them, and what is promised.
 
+mod owners;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +12,7 @@ use crate::pod::{HostPort, PodInfo};
 use crate::quantity::Quantity;
 use crate::resources::{ResourceList, Resources, add_list, clamp_list, sub_list};
 use crate::selector::Labels;
+pub use owners::{Owner, OwnerKind, Owners};
 
 /// A node and what is placed on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,6 +152,8 @@ pub struct Snapshot {
     /// The slot of each pod.
     by_uid: HashMap<Arc<str>, usize>,
     namespaces: HashMap<String, Labels>,
+    /// Whom Services and controllers select.
+    pub owners: Owners,
 }
 
 impl Snapshot {

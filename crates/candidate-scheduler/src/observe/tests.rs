@@ -1,3 +1,5 @@
+use scheduling::OwnerKind;
+
 use super::*;
 
 fn chaperon(mut value: Value) -> ChaperonSeen {
@@ -85,14 +87,11 @@ fn a_virtual_node_is_not_used() {
 }
 
 #[test]
-fn a_bound_pod_is_not_ours_to_place() {
-    let pod = |spec: Value| {
-        PodSeen::read(
-            &serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).expect("a pod"),
-        )
-    };
-    assert!(pod(json!({"schedulerName": "admiralty-candidate"})).ours);
-    let bound = pod(json!({"schedulerName": "admiralty-candidate", "nodeName": "n1"}));
-    assert_eq!((bound.ours, bound.bound()), (false, true));
-    assert!(!pod(json!({"schedulerName": "default-scheduler"})).ours);
+fn the_controller_of_a_pod_is_read_with_it() {
+    let owners = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": true}]);
+    let raw = json!({"metadata": {"name": "p", "ownerReferences": owners}, "spec": {"nodeName": "n1"}});
+    let seen = PodSeen::read(&serde_json::from_value(raw).expect("a pod"));
+    assert!(seen.bound());
+    let controller = seen.info.and_then(|info| info.spec.controller.clone());
+    assert_eq!(controller, Some((OwnerKind::ReplicaSet, "web".to_owned())));
 }

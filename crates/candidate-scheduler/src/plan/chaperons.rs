@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use scheduling::{PodInfo, Queued};
+use scheduling::{Judge, PodInfo, Queued};
 
 use crate::observe::{Change, ChaperonSeen, Name};
 use crate::plan::kubelets::Past;
@@ -242,7 +242,7 @@ impl Model {
         let queued = Key::Chaperon(name.clone());
         if self.queue.contains(&queued) && chaperon.pod.is_some() {
             if asked_again {
-                self.queue.retry(&queued, now, &self.framework);
+                self.queue.retry(&queued, now, Judge::new(&self.profiles, &self.snapshot));
             }
             return;
         }
@@ -251,7 +251,7 @@ impl Model {
                 if let Some(chaperon) = self.chaperons.get_mut(name) {
                     chaperon.pod = Some(Arc::clone(&pod));
                 }
-                self.queue.add(queued, pod, now, &self.framework);
+                self.queue.add(queued, pod, now, Judge::new(&self.profiles, &self.snapshot));
             }
             Shape::Refused(message) => {
                 self.queue.remove(&queued);
@@ -293,7 +293,8 @@ impl Model {
             }
             Err(diagnosis) => {
                 self.counts.refused += 1;
-                self.queue.refused(queued, diagnosis.plugins.clone(), now);
+                let judge = Judge::new(&self.profiles, &self.snapshot);
+                self.queue.refused(queued, diagnosis.plugins.clone(), now, judge);
                 self.refuse(name, &diagnosis.message(), now);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use scheduling::{Event, PodInfo, Queued};
+use scheduling::{Event, Judge, PodChange, PodInfo, Queued};
 
 use crate::observe::{Change, Name, PodSeen, Refusal};
 use crate::plan::{Action, Key, Model, Outcome};
@@ -62,7 +62,7 @@ impl Model {
             self.pod_gone(&name, now);
         }
         // What is neither placed nor ours to place is somebody else's.
-        let (Some(info), true) = (&seen.info, seen.bound() || seen.ours) else { return };
+        let Some(info) = seen.info.as_ref().filter(|info| seen.bound() || self.places(info)) else { return };
         if info.finished {
             return self.pod_gone(&name, now);
         }
@@ -90,6 +90,11 @@ impl Model {
         self.settle_owner(&name, now);
     }
 
+    /// Is it ours to place?
+    fn places(&self, pod: &PodInfo) -> bool {
+        self.profiles.has(&pod.spec.scheduler_name)
+    }
+
     fn pod_is_bound(&mut self, name: &Name, info: &Arc<PodInfo>, first_sight: bool, now: u64) {
         self.queue.remove(&Key::Pod(name.clone()));
         let old = self.snapshot.pod(&info.uid).cloned();
@@ -100,13 +105,14 @@ impl Model {
         self.snapshot.add_pod(Arc::clone(&info));
         self.memo.clear();
         self.publication.touch();
-        let shrunk = old.as_ref().is_some_and(|old| old.spec.requests() != info.spec.requests());
-        if first_sight || shrunk || old.is_none_or(|old| old.spec.labels != info.spec.labels) {
-            self.queue.event(&Event::PodPlaced(&info), &self.framework, now);
-        }
-        if shrunk {
-            self.queue.event(&Event::PodGone(&info), &self.framework, now);
-        }
+        let event = match old {
+            Some(old) if !first_sight => {
+                let change = PodChange::between(&old, &info);
+                Event::PodChanged { old, pod: info, change }
+            }
+            Some(_) | None => Event::PodPlaced(info),
+        };
+        self.happened(&event, now);
     }
 
     fn pod_is_pending(&mut self, name: &Name, seen: &PodSeen, info: Arc<PodInfo>, now: u64) {
@@ -114,7 +120,8 @@ impl Model {
         if seen.terminating {
             self.queue.remove(&Key::Pod(name.clone()));
         } else if !placed {
-            self.queue.add(Key::Pod(name.clone()), info, now, &self.framework);
+            let judge = Judge::new(&self.profiles, &self.snapshot);
+            self.queue.add(Key::Pod(name.clone()), info, now, judge);
         }
     }
 
@@ -154,9 +161,7 @@ impl Model {
         let held = chaperon.as_ref().and_then(|uid| self.snapshot.remove_pod(uid));
         self.memo.clear();
         let avoided = self.avoided(name, chaperon.as_ref());
-        let kept = reserved.filter(|node| {
-            !avoided.contains(node) && self.framework.evaluate_node(&info, &self.snapshot, node).is_ok()
-        });
+        let kept = reserved.filter(|node| !avoided.contains(node) && self.fits(&info, node));
         let chosen = match kept {
             Some(node) => Ok(node),
             None => self.evaluate(&info, &avoided),
@@ -169,18 +174,20 @@ impl Model {
             }
             Err(diagnosis) => {
                 self.counts.refused += 1;
-                self.queue.refused(queued, diagnosis.plugins.clone(), now);
+                let judge = Judge::new(&self.profiles, &self.snapshot);
+                self.queue.refused(queued, diagnosis.plugins.clone(), now, judge);
                 self.refuse_pod(name, &diagnosis.message());
             }
         }
         if let Some(held) = held {
             self.publication.touch();
-            self.queue.event(&Event::PodGone(&held), &self.framework, now);
+            self.happened(&Event::PodGone(held), now);
         }
     }
 
-    fn bind(&mut self, name: &Name, node: Arc<str>, queued: Queued<Key>) {
+    fn bind(&mut self, name: &Name, node: Arc<str>, mut queued: Queued<Key>) {
         let Some(pod) = self.pods.get_mut(name) else { return };
+        self.queue.placed(&mut queued);
         pod.binding = Some(queued);
         self.actions.push(Action::Bind { pod: name.clone(), uid: Arc::clone(&pod.uid), node });
     }
@@ -203,7 +210,7 @@ impl Model {
             self.unplace(uid, now);
         }
         if let Some(queued) = queued {
-            self.queue.failed(queued, now);
+            self.queue.failed(queued, now, Judge::new(&self.profiles, &self.snapshot));
         }
         self.settle_owner(name, now);
     }

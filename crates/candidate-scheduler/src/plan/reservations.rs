@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use scheduling::Queued;
+use scheduling::{Judge, Queued};
 
 use crate::observe::Name;
 use crate::plan::chaperons::{Stand, Writing};
@@ -47,7 +47,7 @@ impl Model {
         }
         let raw = chaperon.seen.pod.as_ref().ok();
         let Some(pod) = chaperon.pod.as_ref().or(raw) else { return };
-        if self.framework.evaluate_node(pod, &self.snapshot, &node).is_ok() {
+        if self.fits(pod, &node) {
             self.hold(name, &node);
         }
     }
@@ -61,7 +61,7 @@ impl Model {
         let raw = chaperon.seen.pod.as_ref().ok();
         let pod = chaperon.pod.as_ref().or(raw).filter(|_| !chaperon.seen.refused_by_node).cloned();
         if let (Stand::Allowed(_), Some(pod)) = (self.stand(chaperon), pod)
-            && self.framework.evaluate_node(&pod, &self.snapshot, node).is_ok()
+            && self.fits(&pod, node)
         {
             self.place(pod, node);
         }
@@ -104,7 +104,7 @@ impl Model {
         }
         let uid = Arc::clone(&seen.uid);
         let Some(pod) = self.snapshot.remove_pod(&uid) else { return };
-        let right = self.framework.evaluate_node(&pod, &self.snapshot, node).is_ok();
+        let right = self.fits(&pod, node);
         self.place(pod, node);
         if right {
             self.reserve(name, Arc::clone(node), None);
@@ -113,9 +113,12 @@ impl Model {
         }
     }
 
-    pub(super) fn reserve(&mut self, name: &Name, node: Arc<str>, queued: Option<Queued<Key>>) {
+    pub(super) fn reserve(&mut self, name: &Name, node: Arc<str>, mut queued: Option<Queued<Key>>) {
         let seconds = self.settings.reserved_seconds;
         let Some(chaperon) = self.chaperons.get_mut(name) else { return };
+        if let Some(queued) = &mut queued {
+            self.queue.placed(queued);
+        }
         chaperon.writing = Some(Writing::Reserve(queued));
         self.actions.push(Action::Reserve {
             chaperon: name.clone(),
@@ -148,7 +151,7 @@ impl Model {
         match chaperon.writing.take() {
             Some(Writing::Reserve(Some(queued))) => {
                 self.unplace(uid, now);
-                self.queue.failed(queued, now);
+                self.queue.failed(queued, now, Judge::new(&self.profiles, &self.snapshot));
                 self.settle(name, now);
             }
             // A renewal; the promise still stands, and it is repeated until the watch says what happened.

@@ -389,7 +389,7 @@ fn a_reservation_that_cannot_be_written_is_tried_again_after_a_pause() {
     let wanted = bench.admit();
     bench.end(&wanted[0], Outcome::Denied("no".to_owned()));
     assert_eq!((bench.wants(), bench.held("a")), (vec![], None));
-    bench.now += 1000;
+    bench.now += 2000;
     assert_eq!(bench.wants(), wanted);
 }
 
@@ -529,16 +529,22 @@ fn a_binding_that_was_denied_gives_its_room_back_and_is_tried_again_after_a_paus
     let wanted = bench.wants();
     bench.end(&wanted[0], Outcome::Denied("no".to_owned()));
     assert_eq!((bench.wants(), bench.model.snapshot.place_of("pod-x")), (vec![], None));
-    bench.now += 1000;
+    bench.now += 2000;
     assert_binds(&bench.wants(), "x", "n1");
 }
 
 #[test]
 fn a_pod_of_another_scheduler_counts_once_it_is_bound() {
     let mut bench = Bench::with_nodes(&["n1"]);
-    let mut other = pod("x", false, Some("n1"));
-    other.ours = false;
-    bench.pod(other);
+    let other = |node: Option<&str>| {
+        let mut pod = pod("x", false, node);
+        let info = Arc::make_mut(pod.info.as_mut().expect("a pod"));
+        Arc::make_mut(&mut info.spec).scheduler_name = "default-scheduler".to_owned();
+        pod
+    };
+    bench.pod(other(None));
+    assert_eq!(bench.wants(), []);
+    bench.pod(other(Some("n1")));
     bench.chaperon("a", &[("attempt", "1")]);
     assert!(matches!(bench.admit().as_slice(), [Action::Refuse { .. }]));
     bench.see(Seen::Pod(Change::All(vec![])));

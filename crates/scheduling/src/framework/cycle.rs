@@ -101,9 +101,11 @@ impl Framework {
     }
 
     /// May the pod enter the queue at all?
-    pub fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Refusal> {
+    pub fn pre_enqueue(&self, pod: &PodInfo, snapshot: &Snapshot) -> Result<(), Refusal> {
         self.entries.iter().try_for_each(|Entry { plugin, .. }| {
-            plugin.pre_enqueue(pod).map_err(|rejection| Refusal::new(plugin.name(), rejection))
+            plugin
+                .pre_enqueue(Cycle { pod, snapshot })
+                .map_err(|rejection| Refusal::new(plugin.name(), rejection))
         })
     }
 
@@ -174,13 +176,20 @@ impl Framework {
         })
     }
 
-    /// Is `event` a reason to try a pod again that these plugins rejected? Without any, there were no nodes.
-    pub fn hint(&self, event: &Event<'_>, pod: &PodInfo, rejected_by: &BTreeSet<&'static str>) -> bool {
+    /// Is `event` a reason to try the cycle's pod again, which these plugins rejected? Without any, there were no
+    /// nodes.
+    pub fn hint(&self, event: &Event, cycle: Cycle<'_>, rejected_by: &BTreeSet<&'static str>) -> bool {
         if rejected_by.is_empty() {
             return matches!(event, Event::Node { change, .. } if change.added);
         }
         let mut rejecting = self.entries.iter().filter(|entry| rejected_by.contains(entry.plugin.name()));
-        rejecting.any(|entry| entry.plugin.hint(event, pod))
+        rejecting.any(|entry| entry.plugin.hint(event, cycle))
+    }
+
+    /// Is `event` a reason to ask the plugin `gate` again, which has held a pod back?
+    pub fn may_open(&self, event: &Event, gate: &str) -> bool {
+        let mut gates = self.entries.iter().filter(|entry| entry.plugin.name() == gate);
+        gates.any(|entry| entry.plugin.may_open(event))
     }
 
     fn prepare<'a>(&'a self, cycle: Cycle<'a>) -> Result<Prepared<'a>, (BTreeSet<&'static str>, Rejection)> {

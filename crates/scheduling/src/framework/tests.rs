@@ -4,6 +4,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::node::NodeInfo;
 
 fn node(name: &str, cpu: &str) -> NodeInfo {
     let status = json!({"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}});
@@ -164,8 +165,8 @@ impl Plugin for Outside {
         if &*node.info.name == "n3" { Ok(()) } else { Err(Rejection::unschedulable("not n3")) }
     }
 
-    fn hint(&self, event: &Event<'_>, _pod: &PodInfo) -> bool {
-        matches!(event, Event::NodeGone)
+    fn hint(&self, event: &Event, _cycle: Cycle<'_>) -> bool {
+        matches!(event, Event::NodeGone(_))
     }
 }
 
@@ -182,6 +183,8 @@ fn a_plugin_from_outside_takes_part_at_every_point() {
     let diagnosis = build(true).evaluate(&pod, &snapshot).expect_err("strict");
     assert_eq!(diagnosis.message(), "0/3 nodes are available: 3 strict. outside: making room");
     assert_eq!(diagnosis.nominated, Some(("n1".to_owned(), vec!["victim".to_owned()])));
-    assert!(build(true).hint(&Event::NodeGone, &pod, &diagnosis.plugins));
-    assert!(!build(true).hint(&Event::Namespace, &pod, &diagnosis.plugins));
+    let cycle = Cycle { pod: &pod, snapshot: &snapshot };
+    let gone = Event::NodeGone(Arc::new(node("n1").info.clone()));
+    assert!(build(true).hint(&gone, cycle, &diagnosis.plugins));
+    assert!(!build(true).hint(&Event::Namespace, cycle, &diagnosis.plugins));
 }

@@ -1,13 +1,29 @@
 use std::collections::BTreeSet;
 
+use crate::config::NodeAffinityArgs;
 use crate::framework::{Cycle, Event, NodeScore, Plugin, PreFilter, Rejection, normalize_by_max};
 use crate::node::NodeInfo;
-use crate::pod::{PodInfo, PodSpec, Weighted};
+use crate::pod::{PodSpec, Weighted};
 use crate::selector::NodeTerm;
 use crate::snapshot::Node;
 
-/// Honours the node selector and the node affinity of a pod.
-pub struct NodeAffinity;
+/// Honours the node selector and the node affinity of a pod, and an affinity that the profile adds for every pod.
+#[derive(Default)]
+pub struct NodeAffinity {
+    args: NodeAffinityArgs,
+}
+
+impl NodeAffinity {
+    pub fn new(args: NodeAffinityArgs) -> Self {
+        Self { args }
+    }
+
+    /// True if the node carries what the profile wants of every node.
+    fn allows(&self, node: &NodeInfo) -> bool {
+        let terms = self.args.required.as_ref();
+        terms.is_none_or(|terms| terms.iter().any(|term| term.matches(&node.name, &node.labels)))
+    }
+}
 
 /// True if the node carries what the pod's node selector and required node affinity want.
 pub(crate) fn wants(spec: &PodSpec, node: &NodeInfo) -> bool {
@@ -31,12 +47,16 @@ fn restriction(spec: &PodSpec) -> Option<BTreeSet<String>> {
     })
 }
 
-struct Preferences<'a>(&'a [Weighted<NodeTerm>]);
+struct Preferences<'a> {
+    own: &'a [Weighted<NodeTerm>],
+    added: &'a [Weighted<NodeTerm>],
+}
 
 impl NodeScore for Preferences<'_> {
     fn score(&self, node: &Node) -> i64 {
+        let preferred = self.own.iter().chain(self.added);
         let matching =
-            self.0.iter().filter(|preferred| preferred.term.matches(&node.info.name, &node.info.labels));
+            preferred.filter(|preferred| preferred.term.matches(&node.info.name, &node.info.labels));
         matching.map(|preferred| preferred.weight).sum()
     }
 
@@ -52,14 +72,16 @@ impl Plugin for NodeAffinity {
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
         let spec = &cycle.pod.spec;
-        if spec.node_selector.is_empty() && spec.node_terms.is_none() {
+        if spec.node_selector.is_empty() && spec.node_terms.is_none() && self.args.required.is_none() {
             return PreFilter::Skip;
         }
         let filter = Box::new(move |node: &Node| {
-            if wants(spec, &node.info) {
-                Ok(())
-            } else {
+            if !self.allows(&node.info) {
+                Err(Rejection::unresolvable("node(s) didn't match scheduler-enforced node affinity"))
+            } else if !wants(spec, &node.info) {
                 Err(Rejection::unresolvable("node(s) didn't match Pod's node affinity/selector"))
+            } else {
+                Ok(())
             }
         });
         match restriction(spec) {
@@ -76,12 +98,19 @@ impl Plugin for NodeAffinity {
         cycle: Cycle<'a>,
         _feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
-        let preferred = &cycle.pod.spec.preferred_nodes;
-        if preferred.is_empty() { None } else { Some(Box::new(Preferences(preferred))) }
+        let (own, added) = (&cycle.pod.spec.preferred_nodes, &self.args.preferred);
+        if own.is_empty() && added.is_empty() { None } else { Some(Box::new(Preferences { own, added })) }
     }
 
-    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
-        matches!(event, Event::Node { node, change }
-            if (change.added || change.labels) && wants(&pod.spec, node))
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
+        let spec = &cycle.pod.spec;
+        match event {
+            Event::Node { old, node, change } if change.added || change.labels => {
+                self.allows(node)
+                    && wants(spec, node)
+                    && old.as_ref().is_none_or(|old| !self.allows(old) || !wants(spec, old))
+            }
+            _ => false,
+        }
     }
 }

@@ -1,15 +1,23 @@
 use std::collections::{BTreeSet, HashMap};
 
+use crate::config::CompanyArgs;
 use crate::framework::{Cycle, Event, MAX_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, Rejection};
+use crate::node::NodeInfo;
 use crate::pod::{AffinityTerm, PodInfo, Weighted};
 use crate::selector::Labels;
 use crate::snapshot::{Node, Snapshot};
 
 /// Keeps pods near the pods that they want, and apart from those that they, or those, do not want.
-pub struct InterPodAffinity;
+#[derive(Default)]
+pub struct InterPodAffinity {
+    args: CompanyArgs,
+}
 
-/// What a required affinity of a pod that runs already weighs for a pod that it wants.
-const HARD_WEIGHT: i64 = 1;
+impl InterPodAffinity {
+    pub fn new(args: CompanyArgs) -> Self {
+        Self { args }
+    }
+}
 
 /// Pods counted by topology key and value.
 type Counts<'a> = HashMap<(&'a str, &'a str), i64>;
@@ -25,6 +33,10 @@ fn is_about(term: &AffinityTerm, pod: &PodInfo, namespace: Option<&Labels>) -> b
 
 fn all_about(terms: &[AffinityTerm], pod: &PodInfo, namespace: Option<&Labels>) -> bool {
     !terms.is_empty() && terms.iter().all(|term| is_about(term, pod, namespace))
+}
+
+fn any_about(terms: &[AffinityTerm], pod: &PodInfo, namespace: Option<&Labels>) -> bool {
+    terms.iter().any(|term| is_about(term, pod, namespace))
 }
 
 /// Books `weight` on the value that `node` has for the term's topology key.
@@ -132,7 +144,7 @@ struct Preferred<'a> {
 }
 
 impl<'a> Preferred<'a> {
-    fn new(pod: &'a PodInfo, snapshot: &'a Snapshot) -> Self {
+    fn new(pod: &'a PodInfo, snapshot: &'a Snapshot, hard_weight: i64) -> Self {
         let (wants, shuns) = (&pod.spec.affinity.preferred, &pod.spec.anti_affinity.preferred);
         let own_namespace = snapshot.namespace(&pod.namespace);
         let mut weights = Counts::new();
@@ -146,8 +158,9 @@ impl<'a> Preferred<'a> {
             }
             for other in node.particular_pods() {
                 let spec = &other.spec;
-                for term in spec.affinity.required.iter().filter(|term| is_about(term, pod, own_namespace)) {
-                    book(&mut weights, term, node, HARD_WEIGHT);
+                let hard = spec.affinity.required.iter().filter(|_| hard_weight > 0);
+                for term in hard.filter(|term| is_about(term, pod, own_namespace)) {
+                    book(&mut weights, term, node, hard_weight);
                 }
                 prefer(&mut weights, &spec.affinity.preferred, (pod, own_namespace), node, 1);
                 prefer(&mut weights, &spec.anti_affinity.preferred, (pod, own_namespace), node, -1);
@@ -207,26 +220,43 @@ impl Plugin for InterPodAffinity {
         cycle: Cycle<'a>,
         _feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
-        let preferred = Preferred::new(cycle.pod, cycle.snapshot);
+        let spec = &cycle.pod.spec;
+        let prefers = !spec.affinity.preferred.is_empty() || !spec.anti_affinity.preferred.is_empty();
+        if self.args.ignore_preferred_of_existing && !prefers {
+            return None;
+        }
+        let preferred = Preferred::new(cycle.pod, cycle.snapshot, self.args.hard_weight);
         if preferred.weights.is_empty() { None } else { Some(Box::new(preferred)) }
     }
 
-    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
-        let spec = &pod.spec;
-        // Without the other namespace's labels a selector of namespaces may mean any.
-        let about = |term: &AffinityTerm, other: &PodInfo| {
-            let namespace = term.namespace_selector.is_some() || term.namespaces.contains(&*other.namespace);
-            namespace && term.selector.as_ref().is_some_and(|selector| selector.matches(&other.spec.labels))
-        };
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
+        let (pod, snapshot) = (cycle.pod, cycle.snapshot);
+        let (wants, shuns) = (&pod.spec.affinity.required, &pod.spec.anti_affinity.required);
+        let wanted = |other: &PodInfo| all_about(wants, other, snapshot.namespace(&other.namespace));
+        let shunned = |other: &PodInfo| any_about(shuns, other, snapshot.namespace(&other.namespace));
         match event {
-            Event::PodPlaced(other) => spec.affinity.required.iter().any(|term| about(term, other)),
-            Event::PodGone(other) => {
-                spec.anti_affinity.required.iter().any(|term| about(term, other))
-                    || other.spec.anti_affinity.required.iter().any(|term| about(term, pod))
+            Event::PodPlaced(other) => wanted(other),
+            Event::PodChanged { old, pod: new, change } => {
+                change.labels && ((!wanted(old) && wanted(new)) || (shunned(old) && !shunned(new)))
             }
-            Event::Node { change, .. } => change.added || change.labels,
+            Event::PodGone(other) => {
+                let shuns_us = &other.spec.anti_affinity.required;
+                shunned(other) || any_about(shuns_us, pod, snapshot.namespace(&pod.namespace))
+            }
+            Event::Itself { change, .. } => change.labels,
+            Event::Node { old: None, node, .. } => {
+                !shuns.is_empty() || wants.iter().any(|term| node.labels.contains_key(&term.topology_key))
+            }
+            Event::Node { old: Some(old), node, change } if change.labels => {
+                let value =
+                    |node: &NodeInfo, term: &AffinityTerm| node.labels.get(&term.topology_key).cloned();
+                let moved = |term: &AffinityTerm| value(old, term) != value(node, term);
+                wants.iter().any(|term| moved(term) && value(node, term).is_some())
+                    || shuns.iter().any(|term| moved(term) && value(old, term).is_some())
+            }
+            // Whom a selector of namespaces means may be another now.
             Event::Namespace => true,
-            Event::NodeGone => false,
+            Event::Node { .. } | Event::NodeGone(_) => false,
         }
     }
 }

@@ -29,8 +29,11 @@ impl Plugin for NodeDeclaredFeatures {
         }))
     }
 
-    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
-        matches!(event, Event::Node { node, change }
-            if (change.added || change.features) && declares_all(pod, node))
+    fn hint(&self, event: &Event, _cycle: Cycle<'_>) -> bool {
+        match event {
+            Event::Node { change, .. } => change.added || change.features,
+            Event::Itself { old, pod, .. } => old.spec.features != pod.spec.features,
+            _ => false,
+        }
     }
 }

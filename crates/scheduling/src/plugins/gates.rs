@@ -1,5 +1,4 @@
-use crate::framework::{Event, Plugin, Rejection};
-use crate::pod::PodInfo;
+use crate::framework::{Cycle, Event, Plugin, Rejection};
 
 /// Holds back pods that carry scheduling gates.
 pub struct SchedulingGates;
@@ -9,16 +8,21 @@ impl Plugin for SchedulingGates {
         "SchedulingGates"
     }
 
-    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Rejection> {
-        if pod.spec.gates.is_empty() {
+    fn pre_enqueue(&self, cycle: Cycle<'_>) -> Result<(), Rejection> {
+        let gates = &cycle.pod.spec.gates;
+        if gates.is_empty() {
             return Ok(());
         }
-        let gates = pod.spec.gates.join(" ");
+        let gates = gates.join(" ");
         Err(Rejection::unresolvable(format!("waiting for scheduling gates: [{gates}]")))
     }
 
+    fn may_open(&self, event: &Event) -> bool {
+        matches!(event, Event::Itself { change, .. } if change.ungated)
+    }
+
     /// Only a change of the pod itself opens a gate.
-    fn hint(&self, _event: &Event<'_>, _pod: &PodInfo) -> bool {
-        false
+    fn hint(&self, event: &Event, _cycle: Cycle<'_>) -> bool {
+        self.may_open(event)
     }
 }

@@ -1,5 +1,4 @@
 use crate::framework::{Cycle, Event, MAX_SCORE, NodeScore, Plugin};
-use crate::pod::PodInfo;
 use crate::snapshot::Node;
 
 /// Prefers nodes that have the pod's images already, less so if hardly any node has them.
@@ -61,7 +60,7 @@ impl Plugin for ImageLocality {
     }
 
     /// It never rejects.
-    fn hint(&self, _event: &Event<'_>, _pod: &PodInfo) -> bool {
+    fn hint(&self, _event: &Event, _cycle: Cycle<'_>) -> bool {
         false
     }
 }

@@ -24,7 +24,7 @@ impl Plugin for NodeName {
         PreFilter::Only(BTreeSet::from([wanted.to_string()]), Box::new(filter))
     }
 
-    fn hint(&self, event: &Event<'_>, _pod: &PodInfo) -> bool {
+    fn hint(&self, event: &Event, _cycle: Cycle<'_>) -> bool {
         matches!(event, Event::Node { change, .. } if change.added)
     }
 }
@@ -55,7 +55,13 @@ impl Plugin for NodeUnschedulable {
         }))
     }
 
-    fn hint(&self, event: &Event<'_>, _pod: &PodInfo) -> bool {
-        matches!(event, Event::Node { node, change } if (change.added || change.taints) && !node.unschedulable)
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
+        match event {
+            Event::Node { old, node, .. } => {
+                !node.unschedulable && old.as_ref().is_none_or(|old| old.unschedulable)
+            }
+            Event::Itself { change, .. } => change.tolerations && tolerates_cordon(cycle.pod),
+            _ => false,
+        }
     }
 }

@@ -1,5 +1,4 @@
 use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection};
-use crate::pod::PodInfo;
 use crate::snapshot::Node;
 
 /// Keeps pods apart that want the same port of a node.
@@ -24,14 +23,14 @@ impl Plugin for NodePorts {
         }))
     }
 
-    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
         match event {
             Event::PodGone(gone) => {
                 let freed = &gone.spec.host_ports;
-                pod.spec.host_ports.iter().any(|port| freed.iter().any(|other| port.conflicts(other)))
+                cycle.pod.spec.host_ports.iter().any(|port| freed.iter().any(|other| port.conflicts(other)))
             }
             Event::Node { change, .. } => change.added,
-            Event::NodeGone | Event::PodPlaced(_) | Event::Namespace => false,
+            _ => false,
         }
     }
 }

@@ -1,12 +1,51 @@
 use std::borrow::Cow;
 
+use crate::config::{BalanceArgs, FitArgs, ScoringStrategy, ShapePoint};
 use crate::framework::{Code, Cycle, Event, MAX_SCORE, NodeScore, Plugin, PreFilter, Rejection};
-use crate::pod::PodInfo;
-use crate::resources::Resources;
+use crate::node::NodeInfo;
+use crate::resources::{Resources, is_extended, is_scalar};
 use crate::snapshot::Node;
 
-/// Keeps a node's pods within what it can give, and prefers nodes with more room left.
-pub struct NodeResourcesFit;
+/// Keeps a node's pods within what it can give, and prefers nodes with more or with less room left.
+#[derive(Default)]
+pub struct NodeResourcesFit {
+    args: FitArgs,
+}
+
+impl NodeResourcesFit {
+    pub fn new(args: FitArgs) -> Self {
+        Self { args }
+    }
+
+    /// True for an extended resource that somebody else looks after.
+    fn ignores(&self, name: &str) -> bool {
+        let FitArgs { ignored_resources, ignored_groups, .. } = &self.args;
+        if ignored_resources.is_empty() && ignored_groups.is_empty() {
+            return false;
+        }
+        let group = name.split_once('/').map_or(name, |(group, _)| group);
+        is_extended(name) && (ignored_resources.contains(name) || ignored_groups.contains(group))
+    }
+
+    fn fits(&self, request: &Resources, node: &Node) -> Result<(), Rejection> {
+        let mut rejection = Rejection { code: Code::Unschedulable, reasons: Vec::new() };
+        if node.pod_count() + 1 > node.info.max_pods {
+            rejection.reasons.push(Cow::Borrowed("Too many pods"));
+        }
+        if !request.is_empty() {
+            for shortage in shortages(request, &node.info.room, &node.requested) {
+                if self.ignores(shortage.name) {
+                    continue;
+                }
+                rejection.reasons.push(shortage.reason());
+                if shortage.request > shortage.allocatable {
+                    rejection.code = Code::UnschedulableAndUnresolvable;
+                }
+            }
+        }
+        if rejection.reasons.is_empty() { Ok(()) } else { Err(rejection) }
+    }
+}
 
 /// Compares one request with what a node has. `name` makes the reason only where it is needed.
 struct Shortage<'a> {
@@ -30,15 +69,17 @@ impl Shortage<'_> {
     }
 }
 
+/// What a request may ask for.
+fn resource_names(request: &Resources) -> impl Iterator<Item = &str> {
+    ["cpu", "memory", "ephemeral-storage"].into_iter().chain(request.scalars.keys().map(|name| &**name))
+}
+
 fn shortages<'a>(
     request: &'a Resources,
     room: &'a Resources,
     taken: &'a Resources,
 ) -> impl Iterator<Item = Shortage<'a>> {
-    let native = ["cpu", "memory", "ephemeral-storage"].into_iter();
-    let scalars = request.scalars.keys().map(|name| &**name);
-    native
-        .chain(scalars)
+    resource_names(request)
         .map(|name| Shortage {
             name,
             request: request.amount(name),
@@ -48,50 +89,88 @@ fn shortages<'a>(
         .filter(Shortage::exists)
 }
 
-fn fits(request: &Resources, node: &Node) -> Result<(), Rejection> {
-    let mut rejection = Rejection { code: Code::Unschedulable, reasons: Vec::new() };
-    if node.pod_count() + 1 > node.info.max_pods {
-        rejection.reasons.push(Cow::Borrowed("Too many pods"));
-    }
-    if !request.is_empty() {
-        for shortage in shortages(request, &node.info.room, &node.requested) {
-            rejection.reasons.push(shortage.reason());
-            if shortage.request > shortage.allocatable {
-                rejection.code = Code::UnschedulableAndUnresolvable;
-            }
+/// One resource of a scoring strategy, and what the pod asks of it.
+struct Ask<'a> {
+    name: &'a str,
+    weight: i64,
+    request: i64,
+}
+
+impl Ask<'_> {
+    /// What the node has of the resource and what is asked of it with the pod. None if it does not count: the node
+    /// has none, or it is counted in pieces and the pod asks for none.
+    fn on(&self, node: &Node) -> Option<(i64, i64)> {
+        if self.request == 0 && is_scalar(self.name) {
+            return None;
         }
+        let taken = match self.name {
+            "cpu" => node.non_zero.0,
+            "memory" => node.non_zero.1,
+            other => node.requested.amount(other),
+        };
+        let allocatable = node.info.room.amount(self.name);
+        if allocatable == 0 { None } else { Some((allocatable, taken + self.request)) }
     }
-    if rejection.reasons.is_empty() { Ok(()) } else { Err(rejection) }
 }
 
-/// Least allocated: the mean share of CPU and memory that would stay free.
-struct LeastAllocated {
-    request: (i64, i64),
+struct Allocation<'a> {
+    strategy: &'a ScoringStrategy,
+    asks: Vec<Ask<'a>>,
 }
 
-impl NodeScore for LeastAllocated {
+impl NodeScore for Allocation<'_> {
     fn score(&self, node: &Node) -> i64 {
-        let pairs = [
-            (node.info.room.milli_cpu, node.non_zero.0 + self.request.0),
-            (node.info.room.memory, node.non_zero.1 + self.request.1),
-        ];
-        let (mut sum, mut count) = (0, 0);
-        for (allocatable, requested) in pairs {
-            if allocatable > 0 {
-                sum += free_share(allocatable, requested);
-                count += 1;
+        let (mut sum, mut weights) = (0, 0);
+        for ask in &self.asks {
+            let Some((allocatable, requested)) = ask.on(node) else { continue };
+            let score = match self.strategy {
+                ScoringStrategy::LeastAllocated => share(allocatable - requested, allocatable),
+                ScoringStrategy::MostAllocated => share(requested.min(allocatable), allocatable),
+                ScoringStrategy::RequestedToCapacityRatio(shape) => {
+                    ratio_score(shape, requested, allocatable)
+                }
+            };
+            let by_ratio = matches!(self.strategy, ScoringStrategy::RequestedToCapacityRatio(_));
+            if score > 0 || !by_ratio {
+                sum += score * ask.weight;
+                weights += ask.weight;
             }
         }
-        if count == 0 { 0 } else { sum / count }
+        match (weights, self.strategy) {
+            (0, _) => 0,
+            (weights, ScoringStrategy::RequestedToCapacityRatio(_)) => rounded(sum, weights),
+            (weights, _) => sum / weights,
+        }
     }
 }
 
-fn free_share(allocatable: i64, requested: i64) -> i64 {
-    if requested > allocatable {
-        return 0;
-    }
-    let share = i128::from(allocatable - requested) * i128::from(MAX_SCORE) / i128::from(allocatable);
+/// `part` in hundredths of `whole`, cut off; 0 if negative.
+fn share(part: i64, whole: i64) -> i64 {
+    let share = i128::from(part.max(0)) * i128::from(MAX_SCORE) / i128::from(whole);
     i64::try_from(share).unwrap_or(MAX_SCORE)
+}
+
+/// The mean, halves rounded up; neither is negative.
+fn rounded(sum: i64, weights: i64) -> i64 {
+    (2 * sum + weights) / (2 * weights)
+}
+
+/// Highest score of a point of a shape.
+const MAX_SHAPE_SCORE: i64 = 10;
+
+/// The score of a utilisation by a broken line, `0..=MAX_SCORE`.
+fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
+    let utilization = if requested > allocatable { 100 } else { share(requested, allocatable) };
+    let height = |point: &ShapePoint| point.score * (MAX_SCORE / MAX_SHAPE_SCORE);
+    let next = shape.iter().position(|point| utilization <= point.utilization);
+    match next.map(|next| (next.checked_sub(1).and_then(|last| shape.get(last)), shape.get(next))) {
+        Some((Some(last), Some(next))) => {
+            let rise = (height(next) - height(last)) * (utilization - last.utilization);
+            height(last) + rise / (next.utilization - last.utilization)
+        }
+        Some((None, Some(first))) => height(first),
+        Some((_, None)) | None => shape.last().map(height).unwrap_or_default(),
+    }
 }
 
 impl Plugin for NodeResourcesFit {
@@ -101,7 +180,7 @@ impl Plugin for NodeResourcesFit {
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
         let request = cycle.pod.spec.requests();
-        PreFilter::Filter(Box::new(move |node: &Node| fits(request, node)))
+        PreFilter::Filter(Box::new(move |node: &Node| self.fits(request, node)))
     }
 
     fn pre_score<'a>(
@@ -109,38 +188,70 @@ impl Plugin for NodeResourcesFit {
         cycle: Cycle<'a>,
         _feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
-        Some(Box::new(LeastAllocated { request: cycle.pod.spec.requests.scoring }))
+        let request = &cycle.pod.spec.requests.scoring;
+        let asks = self.args.resources.iter().map(|resource| Ask {
+            name: &resource.name,
+            weight: resource.weight,
+            request: request.amount(&resource.name),
+        });
+        Some(Box::new(Allocation { strategy: &self.args.strategy, asks: asks.collect() }))
     }
 
-    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
+        let request = cycle.pod.spec.requests();
         match event {
             Event::PodGone(_) => true,
-            Event::Node { node, change } => {
-                let nothing = Resources::default();
-                (change.added || change.allocatable)
-                    && shortages(pod.spec.requests(), &node.room, &nothing).next().is_none()
+            Event::PodChanged { old, pod, change } => {
+                change.scaled_down && grows(request, pod.spec.requests(), old.spec.requests())
             }
-            Event::NodeGone | Event::PodPlaced(_) | Event::Namespace => false,
+            Event::Itself { change, .. } => change.scaled_down,
+            Event::Node { old, node, change } if change.added || change.allocatable => {
+                let fits = node.max_pods >= 1
+                    && shortages(request, &node.room, &Resources::default()).next().is_none();
+                let grown =
+                    |old: &NodeInfo| node.max_pods > old.max_pods || grows(request, &old.room, &node.room);
+                fits && old.as_ref().is_none_or(|old| grown(old))
+            }
+            Event::Node { .. } | Event::NodeGone(_) | Event::PodPlaced(_) | Event::Namespace => false,
         }
     }
 }
 
-/// Prefers nodes whose CPU and memory the pod brings closer to equal use.
-pub struct NodeResourcesBalancedAllocation;
-
-struct Balance {
-    milli_cpu: i64,
-    memory: i64,
+/// True if there is more of a resource that is asked for.
+fn grows(request: &Resources, old: &Resources, new: &Resources) -> bool {
+    let mut names = resource_names(request);
+    names.any(|name| request.amount(name) > 0 && new.amount(name) > old.amount(name))
 }
 
-impl NodeScore for Balance {
+/// Prefers nodes whose resources the pod brings closer to equal use.
+#[derive(Default)]
+pub struct NodeResourcesBalancedAllocation {
+    args: BalanceArgs,
+}
+
+impl NodeResourcesBalancedAllocation {
+    pub fn new(args: BalanceArgs) -> Self {
+        Self { args }
+    }
+}
+
+struct Balance<'a> {
+    /// Resources and what the pod asks of them.
+    asks: Vec<(&'a str, i64)>,
+}
+
+impl NodeScore for Balance<'_> {
     fn score(&self, node: &Node) -> i64 {
         let (room, taken) = (&node.info.room, &node.requested);
-        let with = balance(&[
-            (taken.milli_cpu + self.milli_cpu, room.milli_cpu),
-            (taken.memory + self.memory, room.memory),
-        ]);
-        let without = balance(&[(taken.milli_cpu, room.milli_cpu), (taken.memory, room.memory)]);
+        let counted: Vec<_> = self
+            .asks
+            .iter()
+            .filter(|(name, ask)| *ask != 0 || !is_scalar(name))
+            .map(|(name, ask)| (taken.amount(name), *ask, room.amount(name)))
+            .filter(|(.., allocatable)| *allocatable != 0)
+            .collect();
+        let with = balance(counted.iter().map(|(taken, ask, room)| (taken + ask, *room)));
+        let without = balance(counted.iter().map(|(taken, _, room)| (*taken, *room)));
         MAX_SCORE / 2 + (MAX_SCORE / 2 + with - without) / 2
     }
 }
@@ -151,15 +262,17 @@ impl NodeScore for Balance {
     clippy::cast_possible_truncation,
     reason = "the formula is defined in floating point, cut off to an integer in 0..=100"
 )]
-fn balance(pairs: &[(i64, i64)]) -> i64 {
-    let shares: Vec<f64> = pairs
-        .iter()
-        .filter(|(_, allocatable)| *allocatable != 0)
-        .map(|(requested, allocatable)| (*requested as f64 / *allocatable as f64).min(1.0))
-        .collect();
+fn balance(pairs: impl Iterator<Item = (i64, i64)>) -> i64 {
+    let shares: Vec<f64> =
+        pairs.map(|(requested, allocatable)| (requested as f64 / allocatable as f64).min(1.0)).collect();
     let deviation = match shares.as_slice() {
+        [] | [_] => 0.0,
         [first, second] => ((first - second) / 2.0).abs(),
-        _ => 0.0,
+        more => {
+            let mean = more.iter().fold(0.0, |sum, share| sum + share) / more.len() as f64;
+            let squares = more.iter().fold(0.0, |sum, share| sum + (share - mean) * (share - mean));
+            (squares / more.len() as f64).sqrt()
+        }
     };
     ((1.0 - deviation) * MAX_SCORE as f64) as i64
 }
@@ -175,14 +288,13 @@ impl Plugin for NodeResourcesBalancedAllocation {
         _feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
         let request = cycle.pod.spec.requests();
-        if request.milli_cpu == 0 && request.memory == 0 {
-            return None;
-        }
-        Some(Box::new(Balance { milli_cpu: request.milli_cpu, memory: request.memory }))
+        let asks: Vec<_> =
+            self.args.resources.iter().map(|name| (name.as_str(), request.amount(name))).collect();
+        if asks.iter().all(|(_, ask)| *ask == 0) { None } else { Some(Box::new(Balance { asks })) }
     }
 
     /// It never rejects.
-    fn hint(&self, _event: &Event<'_>, _pod: &PodInfo) -> bool {
+    fn hint(&self, _event: &Event, _cycle: Cycle<'_>) -> bool {
         false
     }
 }

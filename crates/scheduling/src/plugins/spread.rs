@@ -1,12 +1,18 @@
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::config::SpreadArgs;
 use crate::framework::{Cycle, Event, MAX_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, Rejection};
+use crate::node::NodeInfo;
 use crate::plugins::{affinity, taints};
 use crate::pod::{PodInfo, Policy, SpreadConstraint};
 use crate::snapshot::{Node, Snapshot};
 
 /// Spreads the pods that a constraint selects over the values of a node label.
-pub struct PodTopologySpread;
+#[derive(Default)]
+pub struct PodTopologySpread {
+    args: SpreadArgs,
+}
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -27,13 +33,13 @@ fn includes(constraint: &SpreadConstraint, pod: &PodInfo, node: &Node) -> bool {
     affine && (constraint.taints_policy == Policy::Ignore || taints::tolerates_all(pod, &node.info))
 }
 
-fn has_every_key(constraints: &[&SpreadConstraint], node: &Node) -> bool {
+fn has_every_key(constraints: &[Cow<'_, SpreadConstraint>], node: &Node) -> bool {
     constraints.iter().all(|constraint| node.info.labels.contains_key(&constraint.topology_key))
 }
 
 /// A required constraint and the pods counted in each of its domains.
 struct Domains<'a> {
-    constraint: &'a SpreadConstraint,
+    constraint: Cow<'a, SpreadConstraint>,
     counts: HashMap<&'a str, i64>,
     /// The smallest count, or 0 if there are fewer domains than wanted.
     least: i64,
@@ -44,13 +50,13 @@ struct Domains<'a> {
 struct Required<'a>(Vec<Domains<'a>>);
 
 impl<'a> Required<'a> {
-    fn new(constraints: &[&'a SpreadConstraint], pod: &PodInfo, snapshot: &'a Snapshot) -> Self {
-        let counting: Vec<_> = snapshot.nodes().filter(|node| has_every_key(constraints, node)).collect();
-        let domains = constraints.iter().map(|constraint| {
+    fn new(constraints: Vec<Cow<'a, SpreadConstraint>>, pod: &PodInfo, snapshot: &'a Snapshot) -> Self {
+        let counting: Vec<_> = snapshot.nodes().filter(|node| has_every_key(&constraints, node)).collect();
+        let domains = constraints.into_iter().map(|constraint| {
             let mut counts = HashMap::new();
-            for node in counting.iter().filter(|node| includes(constraint, pod, node)) {
+            for node in counting.iter().filter(|node| includes(&constraint, pod, node)) {
                 if let Some(value) = node.info.labels.get(&constraint.topology_key) {
-                    *counts.entry(value.as_str()).or_default() += matching(constraint, pod, node);
+                    *counts.entry(value.as_str()).or_default() += matching(&constraint, pod, node);
                 }
             }
             let enough = i64::try_from(counts.len()).is_ok_and(|count| count >= constraint.min_domains);
@@ -81,7 +87,7 @@ impl NodeFilter for Required<'_> {
 
 /// A preferred constraint: the pods in each domain that a feasible node is in, and how much one weighs.
 struct Weighed<'a> {
-    constraint: &'a SpreadConstraint,
+    constraint: Cow<'a, SpreadConstraint>,
     counts: HashMap<&'a str, i64>,
     weight: f64,
 }
@@ -89,45 +95,64 @@ struct Weighed<'a> {
 struct Preferred<'a> {
     pod: &'a PodInfo,
     constraints: Vec<Weighed<'a>>,
-    /// Feasible nodes, by their order, that lack a key.
+    /// Feasible nodes, by their order, that lack a key which all must have.
     ignored: Vec<bool>,
-    keys: Vec<&'a SpreadConstraint>,
+    /// Nodes without all of these do not take part.
+    keys: Vec<String>,
+}
+
+/// What takes part in counting.
+struct Scope<'a, 'b> {
+    cycle: Cycle<'a>,
+    /// Feasible nodes that are not ignored.
+    candidates: &'b [&'a Node],
+    keys: &'b [String],
+}
+
+fn has_keys(keys: &[String], node: &Node) -> bool {
+    keys.iter().all(|key| node.info.labels.contains_key(key))
 }
 
 impl<'a> Preferred<'a> {
-    fn new(keys: Vec<&'a SpreadConstraint>, cycle: Cycle<'a>, feasible: &[&'a Node]) -> Self {
-        let ignored: Vec<_> = feasible.iter().map(|node| !has_every_key(&keys, node)).collect();
+    fn new(
+        constraints: Vec<Cow<'a, SpreadConstraint>>,
+        all_keys: bool,
+        cycle: Cycle<'a>,
+        feasible: &[&'a Node],
+    ) -> Self {
+        let needed = constraints.iter().filter(|_| all_keys);
+        let keys: Vec<_> = needed.map(|constraint| constraint.topology_key.clone()).collect();
+        let ignored: Vec<_> = feasible.iter().map(|node| !has_keys(&keys, node)).collect();
         let candidates: Vec<_> =
             feasible.iter().zip(&ignored).filter(|(_, ignored)| !**ignored).map(|(node, _)| *node).collect();
+        let scope = Scope { cycle, candidates: &candidates, keys: &keys };
         let constraints =
-            keys.iter().map(|constraint| Weighed::new(constraint, &keys, cycle, &candidates)).collect();
+            constraints.into_iter().map(|constraint| Weighed::new(constraint, &scope)).collect();
         Self { pod: cycle.pod, constraints, ignored, keys }
     }
 }
 
+/// The domain of a node; all nodes without the label share one.
+fn domain<'a>(constraint: &SpreadConstraint, node: &'a Node) -> &'a str {
+    node.info.labels.get(&constraint.topology_key).map_or("", String::as_str)
+}
+
 impl<'a> Weighed<'a> {
     #[expect(clippy::cast_precision_loss, reason = "no cluster has so many domains")]
-    fn new(
-        constraint: &'a SpreadConstraint,
-        keys: &[&SpreadConstraint],
-        cycle: Cycle<'a>,
-        candidates: &[&'a Node],
-    ) -> Self {
+    fn new(constraint: Cow<'a, SpreadConstraint>, scope: &Scope<'a, '_>) -> Self {
         let by_host = constraint.topology_key == HOSTNAME;
         let mut counts = HashMap::new();
-        for node in candidates.iter().filter(|_| !by_host) {
-            if let Some(value) = node.info.labels.get(&constraint.topology_key) {
-                counts.entry(value.as_str()).or_insert(0);
+        for node in scope.candidates.iter().filter(|_| !by_host) {
+            counts.entry(domain(&constraint, node)).or_insert(0);
+        }
+        let (pod, snapshot) = (scope.cycle.pod, scope.cycle.snapshot);
+        for node in snapshot.nodes().filter(|node| !by_host && has_keys(scope.keys, node)) {
+            let count = counts.get_mut(domain(&constraint, node));
+            if let (Some(count), true) = (count, includes(&constraint, pod, node)) {
+                *count += matching(&constraint, pod, node);
             }
         }
-        for node in cycle.snapshot.nodes().filter(|node| !by_host && has_every_key(keys, node)) {
-            let value = node.info.labels.get(&constraint.topology_key);
-            let domain = value.and_then(|value| counts.get_mut(value.as_str()));
-            if let (Some(domain), true) = (domain, includes(constraint, cycle.pod, node)) {
-                *domain += matching(constraint, cycle.pod, node);
-            }
-        }
-        let size = if by_host { candidates.len() } else { counts.len() };
+        let size = if by_host { scope.candidates.len() } else { counts.len() };
         Self { constraint, counts, weight: ((size + 2) as f64).ln() }
     }
 }
@@ -139,7 +164,7 @@ impl NodeScore for Preferred<'_> {
         reason = "the formula is defined in floating point and rounded to an integer"
     )]
     fn score(&self, node: &Node) -> i64 {
-        if !has_every_key(&self.keys, node) {
+        if !has_keys(&self.keys, node) {
             return 0;
         }
         let mut score = 0.0;
@@ -169,8 +194,53 @@ impl NodeScore for Preferred<'_> {
     }
 }
 
-fn constraints(pod: &PodInfo, required: bool) -> Vec<&SpreadConstraint> {
-    pod.spec.spread.iter().filter(|constraint| constraint.required == required).collect()
+impl PodTopologySpread {
+    pub fn new(args: SpreadArgs) -> Self {
+        Self { args }
+    }
+
+    /// The pod's own constraints of one sort or, if it has none of either sort, the default ones about whom its
+    /// Services and its controller select.
+    fn constraints<'a>(&self, cycle: Cycle<'a>, required: bool) -> Vec<Cow<'a, SpreadConstraint>> {
+        let own = &cycle.pod.spec.spread;
+        if !own.is_empty() {
+            let sort = own.iter().filter(|constraint| constraint.required == required);
+            return sort.map(Cow::Borrowed).collect();
+        }
+        let defaults: Vec<_> =
+            self.args.constraints.iter().filter(|constraint| constraint.required == required).collect();
+        if defaults.is_empty() {
+            return Vec::new();
+        }
+        let Some(selector) = cycle.snapshot.owners.selector(&cycle.pod.spec) else { return Vec::new() };
+        let with_selector = |constraint: &SpreadConstraint| SpreadConstraint {
+            selector: Some(selector.clone()),
+            ..constraint.clone()
+        };
+        defaults.into_iter().map(|constraint| Cow::Owned(with_selector(constraint))).collect()
+    }
+
+    fn node_hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
+        let constraints = self.constraints(cycle, true);
+        let takes_part = |node: &NodeInfo| {
+            constraints.iter().all(|constraint| node.labels.contains_key(&constraint.topology_key))
+        };
+        match event {
+            Event::Node { old: None, node, .. } => takes_part(node),
+            Event::NodeGone(node) => takes_part(node),
+            Event::Node { old: Some(old), node, change } if change.labels || change.taints => {
+                let mut keys = constraints.iter().map(|constraint| &constraint.topology_key);
+                let moved = keys.any(|key| old.labels.get(key) != node.labels.get(key));
+                takes_part(old) != takes_part(node)
+                    || (takes_part(node) && (moved || old.taints != node.taints))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn selects(constraint: &SpreadConstraint, pod: &PodInfo) -> bool {
+    constraint.selector.as_ref().is_some_and(|selector| selector.matches(&pod.spec.labels))
 }
 
 impl Plugin for PodTopologySpread {
@@ -179,11 +249,11 @@ impl Plugin for PodTopologySpread {
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
-        let constraints = constraints(cycle.pod, true);
+        let constraints = self.constraints(cycle, true);
         if constraints.is_empty() {
             return PreFilter::Skip;
         }
-        PreFilter::Filter(Box::new(Required::new(&constraints, cycle.pod, cycle.snapshot)))
+        PreFilter::Filter(Box::new(Required::new(constraints, cycle.pod, cycle.snapshot)))
     }
 
     fn pre_score<'a>(
@@ -191,26 +261,31 @@ impl Plugin for PodTopologySpread {
         cycle: Cycle<'a>,
         feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
-        let constraints = constraints(cycle.pod, false);
+        let constraints = self.constraints(cycle, false);
         if constraints.is_empty() {
             return None;
         }
-        Some(Box::new(Preferred::new(constraints, cycle, feasible)))
+        let all_keys = !cycle.pod.spec.spread.is_empty() || !self.args.system;
+        Some(Box::new(Preferred::new(constraints, all_keys, cycle, feasible)))
     }
 
-    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
+        let constraints = || self.constraints(cycle, true);
+        let here = |other: &PodInfo| other.namespace == cycle.pod.namespace;
+        let changes_side = |old: &PodInfo, new: &PodInfo| {
+            constraints().iter().any(|constraint| selects(constraint, old) != selects(constraint, new))
+        };
         match event {
             Event::PodPlaced(other) | Event::PodGone(other) => {
-                other.namespace == pod.namespace
-                    && constraints(pod, true).iter().any(|constraint| {
-                        constraint
-                            .selector
-                            .as_ref()
-                            .is_some_and(|selector| selector.matches(&other.spec.labels))
-                    })
+                here(other) && constraints().iter().any(|constraint| selects(constraint, other))
             }
-            Event::Node { change, .. } => change.added || change.labels || change.taints,
-            Event::NodeGone => true,
+            Event::PodChanged { old, pod, change } => change.labels && here(pod) && changes_side(old, pod),
+            Event::Itself { old, pod, change } => {
+                let honors = |constraint: &SpreadConstraint| constraint.taints_policy == Policy::Honor;
+                (change.tolerations && constraints().iter().any(|constraint| honors(constraint)))
+                    || (change.labels && changes_side(old, pod))
+            }
+            Event::Node { .. } | Event::NodeGone(_) => self.node_hint(event, cycle),
             Event::Namespace => false,
         }
     }

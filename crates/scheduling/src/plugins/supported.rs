@@ -1,7 +1,6 @@
 use std::borrow::Cow;
 
 use crate::framework::{Code, Cycle, Event, Plugin, PreFilter, Rejection};
-use crate::pod::PodInfo;
 
 /// Refuses pods that need what this release does not know, rather than placing them wrongly.
 pub struct Supported;
@@ -20,7 +19,7 @@ impl Plugin for Supported {
     }
 
     /// Nothing in the cluster makes it supported.
-    fn hint(&self, _event: &Event<'_>, _pod: &PodInfo) -> bool {
-        false
+    fn hint(&self, event: &Event, _cycle: Cycle<'_>) -> bool {
+        matches!(event, Event::Itself { old, pod, .. } if old.spec.unsupported != pod.spec.unsupported)
     }
 }

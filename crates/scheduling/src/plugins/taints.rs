@@ -64,8 +64,15 @@ impl Plugin for TaintToleration {
         Some(Box::new(Advice { tolerations: tolerations.collect() }))
     }
 
-    fn hint(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
-        matches!(event, Event::Node { node, change }
-            if (change.added || change.taints) && tolerates_all(pod, node))
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
+        match event {
+            Event::Node { old, node, change } => {
+                (change.added || change.taints)
+                    && tolerates_all(cycle.pod, node)
+                    && old.as_ref().is_none_or(|old| !tolerates_all(cycle.pod, old))
+            }
+            Event::Itself { change, .. } => change.tolerations,
+            _ => false,
+        }
     }
 }

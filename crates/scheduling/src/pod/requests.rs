@@ -19,8 +19,8 @@ pub(crate) struct Requests {
     pub(crate) total: Resources,
     /// CPU (milli) and memory with defaults for what containers leave out; what nodes sum up for scoring.
     pub(crate) non_zero: (i64, i64),
-    /// The same without pod-level requests; what scoring adds for the incoming pod.
-    pub(crate) scoring: (i64, i64),
+    /// Every resource, with those defaults but without pod-level requests; what scoring adds for the incoming pod.
+    pub(crate) scoring: Resources,
 }
 
 impl Requests {
@@ -33,7 +33,7 @@ impl Requests {
         Ok(Self {
             total: Resources::from_list(&list),
             non_zero: cpu_and_memory(&non_zero),
-            scoring: cpu_and_memory(&scoring),
+            scoring: Resources::from_list(&scoring),
             list,
         })
     }

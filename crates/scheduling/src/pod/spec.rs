@@ -5,6 +5,7 @@ use crate::field::{Field, FieldError};
 use crate::pod::requests::Requests;
 use crate::resources::{ResourceList, Resources};
 use crate::selector::{LabelSelector, Labels, NodeTerm};
+use crate::snapshot::OwnerKind;
 
 /// A port of the node that a pod takes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -206,6 +207,8 @@ impl PodAffinity {
 pub struct PodSpec {
     pub namespace: String,
     pub labels: Labels,
+    /// The controller that owns it, if it is of a kind that stands for a group of pods, and that object's name.
+    pub controller: Option<(OwnerKind, String)>,
     pub scheduler_name: String,
     pub priority: i32,
     /// Names of scheduling gates.
@@ -264,6 +267,7 @@ impl PodSpec {
             images: images(&spec)?,
             unsupported: unsupported(&spec)?,
             requests: Requests::parse(pod)?,
+            controller: controller(pod)?,
             labels,
         })
     }
@@ -287,7 +291,18 @@ impl PodSpec {
     }
 }
 
-fn node_terms(field: &Field<'_>) -> Result<Option<Vec<NodeTerm>>, FieldError> {
+fn controller(pod: &Field<'_>) -> Result<Option<(OwnerKind, String)>, FieldError> {
+    for owner in pod.get("metadata").get("ownerReferences").items()? {
+        if owner.get("controller").flag()? {
+            let text = |key: &str| owner.get(key).text().map(Option::unwrap_or_default);
+            let kind = OwnerKind::of_controller(text("apiVersion")?, text("kind")?);
+            return Ok(kind.map(|kind| (kind, text("name").unwrap_or_default().to_owned())));
+        }
+    }
+    Ok(None)
+}
+
+pub(crate) fn node_terms(field: &Field<'_>) -> Result<Option<Vec<NodeTerm>>, FieldError> {
     if !field.present() {
         return Ok(None);
     }
@@ -295,7 +310,7 @@ fn node_terms(field: &Field<'_>) -> Result<Option<Vec<NodeTerm>>, FieldError> {
     terms.iter().map(NodeTerm::parse).collect::<Result<_, _>>().map(Some)
 }
 
-fn preferred_nodes(node_affinity: &Field<'_>) -> Result<Vec<Weighted<NodeTerm>>, FieldError> {
+pub(crate) fn preferred_nodes(node_affinity: &Field<'_>) -> Result<Vec<Weighted<NodeTerm>>, FieldError> {
     node_affinity
         .get("preferredDuringSchedulingIgnoredDuringExecution")
         .items()?

@@ -81,7 +81,8 @@ fn scoring_assumes_a_little_where_nothing_is_asked() {
     assert_eq!(pod.spec.requests.total, Resources::default());
     let pod = parse(json!({"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "1"}}}));
     assert_eq!(pod.spec.requests.non_zero, (1000, 200 << 20));
-    assert_eq!(pod.spec.requests.scoring, (100, 200 << 20));
+    let scoring = &pod.spec.requests.scoring;
+    assert_eq!((scoring.milli_cpu, scoring.memory), (100, 200 << 20));
 }
 
 #[test]
