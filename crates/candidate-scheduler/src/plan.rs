@@ -105,8 +105,9 @@ pub struct Model {
 
 impl Model {
     pub fn new(settings: Settings) -> Self {
-        let mut profiles = Profiles::from(Framework::builder().build());
-        profiles.set(keys::CANDIDATE_SCHEDULER, Framework::builder().build());
+        let framework = || Framework::builder().without(&["DefaultPreemption"]).build();
+        let mut profiles = Profiles::from(framework());
+        profiles.set(keys::CANDIDATE_SCHEDULER, framework());
         Self {
             settings,
             profiles,

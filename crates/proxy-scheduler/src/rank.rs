@@ -8,8 +8,14 @@ use std::sync::Arc;
 
 /// What is left out: room is ranked by [`crate::machine`] and judged by targets, ports are a matter of real
 /// nodes, gates and what is not supported are known before anybody is ranked.
-const NOT_BETWEEN_CLUSTERS: [&str; 5] =
-    ["SchedulingGates", "Supported", "NodePorts", "NodeResourcesFit", "NodeResourcesBalancedAllocation"];
+const NOT_BETWEEN_CLUSTERS: [&str; 6] = [
+    "SchedulingGates",
+    "Supported",
+    "NodePorts",
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "DefaultPreemption",
+];
 
 /// What is said of a virtual node whose target does not answer or is not ready.
 const NOT_READY: &str = "the virtual node is not ready";

@@ -1,6 +1,6 @@
 //! Reading raw manifests by hand, so that an error names the field that is wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -95,6 +95,23 @@ impl<'a> Field<'a> {
                 i32::try_from(number).ok().ok_or_else(|| self.error("must be an integer of 32 bits"))
             })
             .transpose()
+    }
+
+    /// A time, as nanoseconds since 1970.
+    pub(crate) fn time(&self) -> Result<Option<i64>, FieldError> {
+        let Some(text) = self.text()? else { return Ok(None) };
+        let time: jiff::Timestamp =
+            text.parse().map_err(|error| self.error(format!("is not a time: {error}")))?;
+        Ok(Some(i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX)))
+    }
+
+    /// The keys of a map.
+    pub(crate) fn keys(&self) -> Result<BTreeSet<String>, FieldError> {
+        match self.value {
+            None => Ok(BTreeSet::new()),
+            Some(Value::Object(map)) => Ok(map.keys().cloned().collect()),
+            Some(_) => Err(self.error("must be a map")),
+        }
     }
 
     pub(crate) fn text_map(&self) -> Result<BTreeMap<String, String>, FieldError> {

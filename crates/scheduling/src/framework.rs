@@ -6,16 +6,20 @@ mod event;
 mod profiles;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::pod::PodInfo;
 use crate::snapshot::{Node, Snapshot};
 pub use cycle::{Framework, FrameworkBuilder, Ranked, Selection};
-pub use diagnosis::{Diagnosis, NodeRefusal, Refusal};
+pub(crate) use diagnosis::histogram;
+pub use diagnosis::{Diagnosis, NodeRefusal, Nomination, Refusal};
 pub use event::{Event, PodChange};
 pub use profiles::{Judge, Profiles};
+pub use trial::{Trial, Trials};
 
 /// The highest score a node can get from one plugin, before weights.
 pub const MAX_SCORE: i64 = 100;
@@ -69,10 +73,11 @@ pub enum PreFilter<'a> {
 pub trait NodeFilter {
     fn filter(&self, node: &Node) -> Result<(), Rejection>;
 
-    /// What if `pod` were also on `node`? Preemption asks so without changing the snapshot.
+    /// What if `pod` were also on `node`? Preemption asks so without changing the snapshot. [`Self::filter`] is given
+    /// the node with the pod on it; only what the filter counts itself has to change here.
     fn add_pod(&mut self, _pod: &PodInfo, _node: &Node) {}
 
-    /// What if `pod` were not on `node`?
+    /// What if `pod` were not on `node`? Exactly the reverse of [`Self::add_pod`], whichever comes first.
     fn remove_pod(&mut self, _pod: &PodInfo, _node: &Node) {}
 }
 
@@ -94,12 +99,24 @@ pub trait NodeScore {
 /// What a plugin says when no node can take the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostFilter {
-    /// Nothing.
+    /// Nothing: it does not make room.
     Nothing,
-    /// A sentence to add to the message.
-    Message(String),
-    /// Room can be made on `node` by removing these pods (UIDs).
-    Nominate { node: String, victims: Vec<String>, message: String },
+    /// Why no room is made now, in a sentence for the message. The pod waits on for the node that it waits for.
+    Wait(String),
+    /// Why no room can be made, in a sentence for the message. The pod waits for no node any more.
+    Nowhere(String),
+    /// Room can be made in the first of these ways, the best; and a sentence for the message.
+    Room { candidates: Vec<Candidate>, message: String },
+}
+
+/// A way to make room: a node, and who would have to leave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    pub node: Arc<str>,
+    /// The most important first; at least one.
+    pub victims: Vec<Arc<PodInfo>>,
+    /// How many of them a disruption budget protects.
+    pub violations: usize,
 }
 
 /// One rule of scheduling. A plugin implements the extension points that it cares about.
@@ -124,8 +141,14 @@ pub trait Plugin: Send + Sync {
         PreFilter::Skip
     }
 
-    /// Asked in order when no node is feasible, until one nominates a node.
-    fn post_filter(&self, _cycle: Cycle<'_>, _diagnosis: &Diagnosis) -> PostFilter {
+    /// Asked in order when no node is feasible, until one makes room. `trials` has the filters of this cycle; none if
+    /// a plugin rejected the pod before nodes were looked at.
+    fn post_filter<'a>(
+        &self,
+        _cycle: Cycle<'a>,
+        _diagnosis: &Diagnosis,
+        _trials: &mut Trials<'_, 'a>,
+    ) -> PostFilter {
         PostFilter::Nothing
     }
 

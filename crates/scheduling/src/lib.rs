@@ -10,10 +10,12 @@
 //!
 //! What a plugin here decides, upstream's plugin of the same name decides in the same way, with the same words.
 
+mod budget;
 pub mod config;
 mod field;
 mod framework;
 mod node;
+mod nominator;
 pub mod plugins;
 mod pod;
 mod quantity;
@@ -22,13 +24,15 @@ pub mod resources;
 mod selector;
 mod snapshot;
 
+pub use budget::{Budget, Budgets};
 pub use field::FieldError;
 pub use framework::{
-    Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, Judge, MAX_SCORE, NodeFilter, NodeRefusal,
-    NodeScore, Plugin, PodChange, PostFilter, PreFilter, Profiles, QueueSort, Ranked, Refusal, Rejection,
-    Selection, normalize_by_max,
+    Candidate, Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, Judge, MAX_SCORE, NodeFilter,
+    NodeRefusal, NodeScore, Nomination, Plugin, PodChange, PostFilter, PreFilter, Profiles, QueueSort,
+    Ranked, Refusal, Rejection, Selection, Trial, Trials, normalize_by_max,
 };
 pub use node::{NodeInfo, Taint};
+pub use nominator::Nominator;
 pub use pod::{
     AffinityTerm, Classes, HostPort, Operator, PodAffinity, PodInfo, PodSpec, Policy, SpreadConstraint,
     Toleration, Weighted,

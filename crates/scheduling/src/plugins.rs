@@ -7,6 +7,7 @@ mod gates;
 mod images;
 mod names;
 mod ports;
+mod preemption;
 mod resources;
 mod sort;
 mod spread;
@@ -23,6 +24,7 @@ pub use gates::SchedulingGates;
 pub use images::ImageLocality;
 pub use names::{NodeName, NodeUnschedulable};
 pub use ports::NodePorts;
+pub use preemption::{Cost, DefaultPreemption};
 pub use resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
 pub use sort::PrioritySort;
 pub use spread::PodTopologySpread;
@@ -43,6 +45,7 @@ pub(crate) fn all() -> Vec<(Box<dyn Plugin>, i64)> {
         (Box::new(PodTopologySpread::default()), 2),
         (Box::new(InterPodAffinity::default()), 2),
         (Box::new(NodeDeclaredFeatures), 0),
+        (Box::new(DefaultPreemption::default()), 0),
         (Box::new(NodeResourcesBalancedAllocation::default()), 1),
         (Box::new(ImageLocality), 1),
     ]

@@ -23,10 +23,18 @@ pub struct PodInfo {
     pub name: Arc<str>,
     pub uid: Arc<str>,
     pub node_name: Option<Arc<str>>,
+    /// The node on which room was made for it, from its status.
+    pub nominated: Option<Arc<str>>,
+    /// When its kubelet first saw it, in nanoseconds since 1970. None if it has not.
+    pub started: Option<i64>,
     /// It has a deletion timestamp.
     pub terminating: bool,
+    /// It is terminating because a scheduler made room for another pod.
+    pub preempted: bool,
     /// Its phase is terminal, so that it takes no room on its node.
     pub finished: bool,
+    /// It is room that was promised, and no pod yet: it makes way for no other pod, and no pod makes way for it.
+    pub promise: bool,
     pub spec: Arc<PodSpec>,
 }
 
@@ -43,14 +51,21 @@ impl PodInfo {
             None => Arc::from(format!("{namespace}/{name}")),
         };
         let node_name = root.get("spec").get("nodeName").text()?.filter(|node| !node.is_empty());
-        let phase = root.get("status").get("phase").text()?;
+        let status = root.get("status");
+        let phase = status.get("phase").text()?;
+        let nominated = status.get("nominatedNodeName").text()?.filter(|node| !node.is_empty());
+        let terminating = metadata.get("deletionTimestamp").present();
         Ok(Self {
             namespace: Arc::from(namespace),
             name: Arc::from(name),
             uid,
             node_name: node_name.map(Arc::from),
-            terminating: metadata.get("deletionTimestamp").present(),
+            nominated: nominated.map(Arc::from),
+            started: status.get("startTime").time()?,
+            terminating,
+            preempted: terminating && makes_way(&status)?,
             finished: matches!(phase, Some("Succeeded" | "Failed")),
+            promise: false,
             spec: Arc::new(PodSpec::parse(&root, namespace)?),
         })
     }
@@ -59,4 +74,15 @@ impl PodInfo {
     pub fn placed(&self, node: &Arc<str>) -> Self {
         Self { node_name: Some(Arc::clone(node)), ..self.clone() }
     }
+}
+
+/// True if the first condition of that type says that a scheduler preempted the pod.
+fn makes_way(status: &Field<'_>) -> Result<bool, FieldError> {
+    for condition in status.get("conditions").items()? {
+        if condition.get("type").text()? == Some("DisruptionTarget") {
+            return Ok(condition.get("status").text()? == Some("True")
+                && condition.get("reason").text()? == Some("PreemptionByScheduler"));
+        }
+    }
+    Ok(false)
 }

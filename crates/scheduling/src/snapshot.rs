@@ -7,7 +7,9 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::budget::Budgets;
 use crate::node::NodeInfo;
+use crate::nominator::Nominator;
 use crate::pod::{HostPort, PodInfo};
 use crate::quantity::Quantity;
 use crate::resources::{ResourceList, Resources, add_list, clamp_list, sub_list};
@@ -76,7 +78,7 @@ impl Node {
         free
     }
 
-    fn put(&mut self, pod: Arc<PodInfo>) {
+    pub(crate) fn put(&mut self, pod: Arc<PodInfo>) {
         let requests = &pod.spec.requests;
         self.requested.add(&requests.total);
         add_list(&mut self.requested_list, &requests.list);
@@ -91,7 +93,7 @@ impl Node {
         self.pods.insert(Arc::clone(&pod.uid), pod);
     }
 
-    fn take(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+    pub(crate) fn take(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let pod = self.pods.remove(uid)?;
         self.particular.remove(uid);
         let requests = &pod.spec.requests;
@@ -154,6 +156,8 @@ pub struct Snapshot {
     namespaces: HashMap<String, Labels>,
     /// Whom Services and controllers select.
     pub owners: Owners,
+    nominator: Nominator,
+    budgets: Budgets,
 }
 
 impl Snapshot {
@@ -192,9 +196,11 @@ impl Snapshot {
         }
     }
 
-    /// Places a pod on `node` before the cluster says so: a reservation, or a binding under way.
+    /// Places a pod on `node` before the cluster says so: a reservation, or a binding under way. It waits for no
+    /// other node any more.
     pub fn assume(&mut self, pod: Arc<PodInfo>, node: &Arc<str>) {
         self.remove_pod(&pod.uid);
+        self.nominator.remove(&pod.uid);
         let slot = self.slot(node);
         if let Some(Some(place)) = self.slots.get_mut(slot) {
             self.by_uid.insert(Arc::clone(&pod.uid), slot);
@@ -240,6 +246,23 @@ impl Snapshot {
     /// Every pod and reservation that has a place, existing node or not, with its node.
     pub fn pods(&self) -> impl Iterator<Item = (&Node, &Arc<PodInfo>)> {
         self.slots.iter().flatten().flat_map(|node| node.pods().map(move |pod| (node, pod)))
+    }
+
+    /// The pods that wait for a node on which room was made for them.
+    pub fn nominator(&self) -> &Nominator {
+        &self.nominator
+    }
+
+    pub fn nominator_mut(&mut self) -> &mut Nominator {
+        &mut self.nominator
+    }
+
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
+    }
+
+    pub fn budgets_mut(&mut self) -> &mut Budgets {
+        &mut self.budgets
     }
 
     pub fn set_namespace(&mut self, name: &str, labels: Labels) {

@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::framework::{
-    Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Plugin, PostFilter, PreFilter, QueueSort, Refusal,
-    Rejection,
+    Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Nomination, Plugin, PostFilter, PreFilter, QueueSort,
+    Refusal, Rejection, Trials,
 };
 use crate::plugins;
 use crate::pod::PodInfo;
@@ -71,16 +71,25 @@ pub struct Selection {
     pub refused: Vec<NodeRefusal>,
 }
 
+impl Selection {
+    /// The node that the pod waited for.
+    fn only(node: &Arc<str>) -> Self {
+        let ranked = vec![Ranked { node: Arc::clone(node), score: 0 }];
+        Self { node: Arc::clone(node), score: 0, ranked, refused: Vec::new() }
+    }
+}
+
 /// Filters prepared for one pod.
-struct Prepared<'a> {
-    filters: Vec<(&'static str, Box<dyn NodeFilter + 'a>)>,
+#[derive(Default)]
+pub(super) struct Prepared<'a> {
+    pub(super) filters: Vec<(&'static str, Box<dyn NodeFilter + 'a>)>,
     /// The only nodes that come into question, and the plugins that said so.
     only: Option<BTreeSet<String>>,
     restricting: BTreeSet<&'static str>,
 }
 
 impl Prepared<'_> {
-    fn filter(&self, node: &Node) -> Result<(), Refusal> {
+    pub(super) fn filter(&self, node: &Node) -> Result<(), Refusal> {
         for (name, filter) in &self.filters {
             filter.filter(node).map_err(|rejection| Refusal::new(name, rejection))?;
         }
@@ -121,20 +130,23 @@ impl Framework {
         if diagnosis.node_count == 0 {
             return Err(diagnosis);
         }
-        let prepared = match self.prepare(cycle) {
+        let mut prepared = match self.prepare(cycle) {
             Ok(prepared) => prepared,
             Err((plugins, rejection)) => {
                 diagnosis.pre_filter = Some(rejection.reasons.join(", "));
                 diagnosis.plugins = plugins;
-                return Err(self.post_filter(cycle, diagnosis));
+                return Err(self.post_filter(cycle, diagnosis, &mut Prepared::default()));
             }
         };
-        let feasible = filter_nodes(&prepared, snapshot, &mut diagnosis);
+        if let Some(node) = nominated(&mut prepared, cycle, &mut diagnosis) {
+            return Ok(Selection::only(node));
+        }
+        let feasible = filter_nodes(&mut prepared, cycle, &mut diagnosis);
         if feasible.is_empty() {
             diagnosis.plugins = diagnosis.refused.iter().map(|node| node.refusal.plugin).collect();
             diagnosis.plugins.extend(&prepared.restricting);
-            diagnosis.restricting = prepared.restricting;
-            return Err(self.post_filter(cycle, diagnosis));
+            diagnosis.restricting = std::mem::take(&mut prepared.restricting);
+            return Err(self.post_filter(cycle, diagnosis, &mut prepared));
         }
         let ranked = self.rank(cycle, &feasible);
         let Some(best) = ranked.first().cloned() else { return Err(diagnosis) };
@@ -143,7 +155,8 @@ impl Framework {
 
     /// Asks whether one given node can take a pod.
     pub fn evaluate_node(&self, pod: &PodInfo, snapshot: &Snapshot, node: &str) -> Result<(), Refusal> {
-        let prepared = self.prepare(Cycle { pod, snapshot }).map_err(|(plugins, rejection)| {
+        let cycle = Cycle { pod, snapshot };
+        let mut prepared = self.prepare(cycle).map_err(|(plugins, rejection)| {
             Refusal::new(plugins.first().copied().unwrap_or("NodeName"), rejection)
         })?;
         if prepared.only.as_ref().is_some_and(|only| !only.contains(node)) {
@@ -152,7 +165,7 @@ impl Framework {
             return Err(Refusal::new(plugin, Rejection::unresolvable(reason)));
         }
         match snapshot.node(node) {
-            Some(node) => prepared.filter(node),
+            Some(node) => prepared.judge(cycle, node),
             None => {
                 let reason = format!("node {node:?} does not exist");
                 Err(Refusal::new("NodeName", Rejection::unresolvable(reason)))
@@ -218,18 +231,37 @@ impl Framework {
         Ok(prepared)
     }
 
-    fn post_filter(&self, cycle: Cycle<'_>, mut diagnosis: Box<Diagnosis>) -> Box<Diagnosis> {
+    fn post_filter<'a>(
+        &self,
+        cycle: Cycle<'a>,
+        mut diagnosis: Box<Diagnosis>,
+        prepared: &mut Prepared<'a>,
+    ) -> Box<Diagnosis> {
+        let mut messages = Vec::new();
         for Entry { plugin, .. } in &self.entries {
-            match plugin.post_filter(cycle, &diagnosis) {
-                PostFilter::Nothing => {}
-                PostFilter::Message(message) => diagnosis.post_filter = Some(message),
-                PostFilter::Nominate { node, victims, message } => {
-                    diagnosis.post_filter = Some(message);
-                    diagnosis.nominated = Some((node, victims));
+            match plugin.post_filter(cycle, &diagnosis, &mut Trials::new(prepared, cycle)) {
+                PostFilter::Nothing => continue,
+                PostFilter::Wait(message) => {
+                    if messages.is_empty() {
+                        diagnosis.nomination = Nomination::Keep;
+                    }
+                    messages.push(message);
+                }
+                PostFilter::Nowhere(message) => {
+                    diagnosis.nomination = Nomination::Clear;
+                    messages.push(message);
+                }
+                PostFilter::Room { candidates, message } => {
+                    messages = vec![message];
+                    if let Some(best) = candidates.first() {
+                        diagnosis.nomination = Nomination::Node(Arc::clone(&best.node));
+                    }
+                    diagnosis.candidates = candidates;
                     break;
                 }
             }
         }
+        diagnosis.post_filter = (!messages.is_empty()).then(|| messages.join(", "));
         diagnosis
     }
 
@@ -257,17 +289,36 @@ impl Framework {
     }
 }
 
+/// The node on which room was made for the pod, if it fits there: then no other is looked at. Otherwise what that
+/// node said is remembered, and so is the plugin that said it if others left out nodes (a slip of upstream's that
+/// users see in messages).
+fn nominated<'a>(
+    prepared: &mut Prepared<'a>,
+    cycle: Cycle<'a>,
+    diagnosis: &mut Diagnosis,
+) -> Option<&'a Arc<str>> {
+    let node = cycle.snapshot.node(cycle.pod.nominated.as_ref()?)?;
+    let Err(refusal) = prepared.judge(cycle, node) else { return Some(&node.info.name) };
+    let Some(only) = &prepared.only else { return None };
+    prepared.restricting.insert(refusal.plugin);
+    // What is asked again below says so again.
+    if !only.contains(&*node.info.name) {
+        diagnosis.refused.push(NodeRefusal { node: Arc::clone(&node.info.name), refusal });
+    }
+    None
+}
+
 fn filter_nodes<'a>(
-    prepared: &Prepared<'_>,
-    snapshot: &'a Snapshot,
+    prepared: &mut Prepared<'a>,
+    cycle: Cycle<'a>,
     diagnosis: &mut Diagnosis,
 ) -> Vec<&'a Node> {
     let mut feasible = Vec::new();
-    let asked = snapshot
-        .nodes()
-        .filter(|node| prepared.only.as_ref().is_none_or(|only| only.contains(&*node.info.name)));
-    for node in asked {
-        match prepared.filter(node) {
+    for node in cycle.snapshot.nodes() {
+        if prepared.only.as_ref().is_some_and(|only| !only.contains(&*node.info.name)) {
+            continue;
+        }
+        match prepared.judge(cycle, node) {
             Ok(()) => feasible.push(node),
             Err(refusal) => {
                 diagnosis.refused.push(NodeRefusal { node: Arc::clone(&node.info.name), refusal });

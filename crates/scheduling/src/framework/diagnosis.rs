@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::framework::{Code, Rejection};
+use crate::framework::{Candidate, Code, Rejection};
 
 /// A "no" and the plugin that said it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +45,22 @@ pub struct Diagnosis {
     pub(crate) restricting: BTreeSet<&'static str>,
     /// What plugins said about making room.
     pub post_filter: Option<String>,
-    /// A node on which room can be made, and the UIDs of the pods that must go.
-    pub nominated: Option<(String, Vec<String>)>,
+    /// For which node the pod is to wait.
+    pub nomination: Nomination,
+    /// Every way to make room that was found, the best first.
+    pub candidates: Vec<Candidate>,
+}
+
+/// What becomes of the node that a pod waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Nomination {
+    /// It waits for none any more.
+    #[default]
+    Clear,
+    /// As before.
+    Keep,
+    /// It waits for this one, once room is made there in the first of [`Diagnosis::candidates`].
+    Node(Arc<str>),
 }
 
 impl Diagnosis {
@@ -61,20 +75,34 @@ impl Diagnosis {
         format!("0/{} nodes are available:{reasons}{post_filter}", self.node_count)
     }
 
-    /// `count reason` of each reason, sorted as text.
+    /// How many nodes said what.
     fn histogram(&self) -> String {
-        let mut counts: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
-        for reason in self.refused.iter().flat_map(|node| &node.refusal.reasons) {
-            *counts.entry(Cow::Borrowed(reason)).or_default() += 1;
-        }
-        let absent = self.node_count.saturating_sub(self.refused.len());
-        if absent > 0 && !self.restricting.is_empty() {
+        let absent = (!self.restricting.is_empty()).then(|| {
             let plugins: Vec<_> = self.restricting.iter().copied().collect();
-            let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
-            *counts.entry(Cow::Owned(reason)).or_default() += absent;
-        }
-        let mut parts: Vec<_> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        parts.sort();
-        parts.join(", ")
+            format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "))
+        });
+        let reasons = self.refused.iter().map(|node| &node.refusal.reasons);
+        histogram(self.node_count, reasons, absent)
     }
+}
+
+/// `count reason` of each reason, sorted as text. `absent` is the reason of the nodes that are not listed.
+pub(crate) fn histogram(
+    node_count: usize,
+    listed: impl ExactSizeIterator<Item = impl AsRef<[Cow<'static, str>]>>,
+    absent: Option<String>,
+) -> String {
+    let mut counts: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
+    let unlisted = node_count.saturating_sub(listed.len());
+    for reasons in listed {
+        for reason in reasons.as_ref() {
+            *counts.entry(reason.clone()).or_default() += 1;
+        }
+    }
+    if let Some(reason) = absent.filter(|_| unlisted > 0) {
+        *counts.entry(Cow::Owned(reason)).or_default() += unlisted;
+    }
+    let mut parts: Vec<_> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    parts.sort();
+    parts.join(", ")
 }

@@ -29,8 +29,8 @@ fn three() -> Snapshot {
 
 #[track_caller]
 fn check(spec: Value, snapshot: &Snapshot, message: &str, plugins: &[&str]) {
-    let diagnosis =
-        Framework::builder().build().evaluate(&pod("p", spec), snapshot).expect_err("it fits nowhere");
+    let framework = Framework::builder().without(&["DefaultPreemption"]).build();
+    let diagnosis = framework.evaluate(&pod("p", spec), snapshot).expect_err("it fits nowhere");
     assert_eq!(diagnosis.message(), message);
     assert_eq!(diagnosis.plugins.iter().copied().collect::<Vec<_>>(), plugins);
 }
@@ -86,7 +86,8 @@ fn contradicting_restrictions_are_named_together() {
     let diagnosis = Framework::builder().build().evaluate(&pod, &three()).expect_err("nowhere");
     assert_eq!(
         diagnosis.message(),
-        "0/3 nodes are available: node(s) didn't satisfy plugin(s) [NodeAffinity NodeName] simultaneously."
+        "0/3 nodes are available: node(s) didn't satisfy plugin(s) [NodeAffinity NodeName] simultaneously. \
+         preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     );
 }
 
@@ -146,15 +147,12 @@ impl Plugin for Outside {
         }))
     }
 
-    fn post_filter(&self, _cycle: Cycle<'_>, diagnosis: &Diagnosis) -> PostFilter {
-        match diagnosis.refused.iter().find(|node| node.refusal.code == Code::Unschedulable) {
-            None => PostFilter::Message("outside: nothing to do.".to_owned()),
-            Some(node) => PostFilter::Nominate {
-                node: node.node.to_string(),
-                victims: vec!["victim".to_owned()],
-                message: "outside: making room".to_owned(),
-            },
-        }
+    fn post_filter<'a>(&self, _: Cycle<'a>, diagnosis: &Diagnosis, _: &mut Trials<'_, 'a>) -> PostFilter {
+        let helped = diagnosis.refused.iter().find(|node| node.refusal.code == Code::Unschedulable);
+        let Some(node) = helped else { return PostFilter::Nowhere("outside: nothing to do.".to_owned()) };
+        let (node, victims) = (Arc::clone(&node.node), vec![Arc::new(pod("victim", json!({})))]);
+        let candidates = vec![Candidate { node, victims, violations: 0 }];
+        PostFilter::Room { candidates, message: "outside: making room".to_owned() }
     }
 
     fn pre_score<'a>(&'a self, _: Cycle<'a>, _: &'a [&'a Node]) -> Option<Box<dyn NodeScore + 'a>> {
@@ -172,7 +170,10 @@ impl Plugin for Outside {
 
 #[test]
 fn a_plugin_from_outside_takes_part_at_every_point() {
-    let build = |strict| Framework::builder().with(Box::new(Outside { strict }), 1000).build();
+    let build = |strict| {
+        let builder = Framework::builder().without(&["DefaultPreemption"]);
+        builder.with(Box::new(Outside { strict }), 1000).build()
+    };
     let (snapshot, pod) = (three(), pod("p", cpu("1")));
     let selection = build(false).evaluate(&pod, &snapshot).expect("a node");
     assert_eq!(&*selection.node, "n3");
@@ -182,7 +183,8 @@ fn a_plugin_from_outside_takes_part_at_every_point() {
     assert_eq!(build(false).pre_bind(&pod, &snapshot, node("n2")), Ok(()));
     let diagnosis = build(true).evaluate(&pod, &snapshot).expect_err("strict");
     assert_eq!(diagnosis.message(), "0/3 nodes are available: 3 strict. outside: making room");
-    assert_eq!(diagnosis.nominated, Some(("n1".to_owned(), vec!["victim".to_owned()])));
+    assert_eq!(diagnosis.nomination, Nomination::Node(Arc::from("n1")));
+    assert_eq!(&*diagnosis.candidates[0].victims[0].name, "victim");
     let cycle = Cycle { pod: &pod, snapshot: &snapshot };
     let gone = Event::NodeGone(Arc::new(node("n1").info.clone()));
     assert!(build(true).hint(&gone, cycle, &diagnosis.plugins));

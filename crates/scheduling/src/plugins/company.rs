@@ -51,16 +51,63 @@ fn count(counts: &Counts<'_>, key: &str, node: &Node) -> i64 {
     value.and_then(|value| counts.get(&(key, value.as_str()))).copied().unwrap_or_default()
 }
 
+/// Pods counted by topology key and value, and what a trial changes about that.
+#[derive(Default)]
+struct Tally<'a> {
+    counts: Counts<'a>,
+    /// Key, value and difference, which is never zero.
+    shifts: Vec<(String, String, i64)>,
+}
+
+impl Tally<'_> {
+    fn shift(&mut self, key: &str, node: &Node, by: i64) {
+        let Some(value) = node.info.labels.get(key) else { return };
+        let found = self.shifts.iter_mut().position(|(other, domain, _)| other == key && domain == value);
+        let Some(shift) = found.and_then(|index| self.shifts.get_mut(index)) else {
+            return self.shifts.push((key.to_owned(), value.clone(), by));
+        };
+        shift.2 += by;
+        self.shifts.retain(|(.., by)| *by != 0);
+    }
+
+    fn shifted(&self, key: &str, value: &str) -> i64 {
+        let mut shifts = self.shifts.iter();
+        shifts.find(|(other, domain, _)| other == key && domain == value).map_or(0, |(.., by)| *by)
+    }
+
+    fn count(&self, key: &str, node: &Node) -> i64 {
+        let Some(value) = node.info.labels.get(key) else { return 0 };
+        self.counts.get(&(key, value.as_str())).copied().unwrap_or_default() + self.shifted(key, value)
+    }
+
+    /// True if no pod is counted anywhere.
+    fn is_empty(&self) -> bool {
+        if self.shifts.is_empty() {
+            return self.counts.is_empty();
+        }
+        self.counts.values().chain(self.shifts.iter().map(|(.., by)| by)).sum::<i64>() == 0
+    }
+
+    /// True if one is counted for any of the node's labels.
+    fn meets(&self, node: &Node) -> bool {
+        let has = |key: &str, value: &str| node.info.labels.get(key).is_some_and(|found| found == value);
+        let mut counts = self.counts.iter();
+        counts.any(|((key, value), count)| has(key, value) && count + self.shifted(key, value) > 0)
+            || self.shifts.iter().any(|(key, value, by)| *by > 0 && has(key, value))
+    }
+}
+
 struct Required<'a> {
     pod: &'a PodInfo,
+    snapshot: &'a Snapshot,
     /// The pod fulfils its own affinity, so that the first of a group finds a place.
     wants_itself: bool,
     /// Pods that fulfil all of the pod's affinity terms.
-    wanted: Counts<'a>,
+    wanted: Tally<'a>,
     /// Pods that the pod does not want near.
-    unwanted: Counts<'a>,
+    unwanted: Tally<'a>,
     /// Pods that do not want the pod near.
-    unwanting: Counts<'a>,
+    unwanting: Tally<'a>,
 }
 
 impl<'a> Required<'a> {
@@ -69,37 +116,55 @@ impl<'a> Required<'a> {
         let (affinity, anti_affinity) = (&pod.spec.affinity.required, &pod.spec.anti_affinity.required);
         let mut required = Self {
             pod,
+            snapshot,
             wants_itself: all_about(affinity, pod, own_namespace),
-            wanted: Counts::new(),
-            unwanted: Counts::new(),
-            unwanting: Counts::new(),
+            wanted: Tally::default(),
+            unwanted: Tally::default(),
+            unwanting: Tally::default(),
         };
         for node in snapshot.nodes() {
             let shunning = node.particular_pods().flat_map(|other| &other.spec.anti_affinity.required);
             for term in shunning.filter(|term| is_about(term, pod, own_namespace)) {
-                book(&mut required.unwanting, term, node, 1);
+                book(&mut required.unwanting.counts, term, node, 1);
             }
             if !affinity.is_empty() || !anti_affinity.is_empty() {
-                required.count(node, snapshot);
+                required.count(node);
             }
         }
         required
     }
 
     /// Counts the pods of one node that the pod has required terms about.
-    fn count(&mut self, node: &'a Node, snapshot: &'a Snapshot) {
+    fn count(&mut self, node: &'a Node) {
         let (affinity, anti_affinity) =
             (&self.pod.spec.affinity.required, &self.pod.spec.anti_affinity.required);
         for other in node.pods() {
-            let namespace = snapshot.namespace(&other.namespace);
+            let namespace = self.snapshot.namespace(&other.namespace);
             if all_about(affinity, other, namespace) {
                 for term in affinity {
-                    book(&mut self.wanted, term, node, 1);
+                    book(&mut self.wanted.counts, term, node, 1);
                 }
             }
             for term in anti_affinity.iter().filter(|term| is_about(term, other, namespace)) {
-                book(&mut self.unwanted, term, node, 1);
+                book(&mut self.unwanted.counts, term, node, 1);
             }
+        }
+    }
+
+    /// What if one more pod were on a node, or one less?
+    fn shift(&mut self, other: &PodInfo, node: &Node, by: i64) {
+        let (own, spec) = (self.snapshot.namespace(&self.pod.namespace), &self.pod.spec);
+        let namespace = self.snapshot.namespace(&other.namespace);
+        for term in other.spec.anti_affinity.required.iter().filter(|term| is_about(term, self.pod, own)) {
+            self.unwanting.shift(&term.topology_key, node, by);
+        }
+        if all_about(&spec.affinity.required, other, namespace) {
+            for term in &spec.affinity.required {
+                self.wanted.shift(&term.topology_key, node, by);
+            }
+        }
+        for term in spec.anti_affinity.required.iter().filter(|term| is_about(term, other, namespace)) {
+            self.unwanted.shift(&term.topology_key, node, by);
         }
     }
 
@@ -115,7 +180,7 @@ impl<'a> Required<'a> {
         if !terms.iter().all(|term| node.info.labels.contains_key(&term.topology_key)) {
             return false;
         }
-        let all = terms.iter().all(|term| count(&self.wanted, &term.topology_key, node) > 0);
+        let all = terms.iter().all(|term| self.wanted.count(&term.topology_key, node) > 0);
         all || (self.wanted.is_empty() && self.wants_itself)
     }
 }
@@ -126,14 +191,21 @@ impl NodeFilter for Required<'_> {
             return Err(Rejection::unresolvable("node(s) didn't match pod affinity rules"));
         }
         let mut unwanted = self.pod.spec.anti_affinity.required.iter();
-        if unwanted.any(|term| count(&self.unwanted, &term.topology_key, node) > 0) {
+        if unwanted.any(|term| self.unwanted.count(&term.topology_key, node) > 0) {
             return Err(Rejection::unschedulable("node(s) didn't match pod anti-affinity rules"));
         }
-        let mut unwanting = self.unwanting.iter();
-        if unwanting.any(|((key, value), _)| node.info.labels.get(*key).is_some_and(|found| found == value)) {
+        if self.unwanting.meets(node) {
             return Err(Rejection::unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"));
         }
         Ok(())
+    }
+
+    fn add_pod(&mut self, pod: &PodInfo, node: &Node) {
+        self.shift(pod, node, 1);
+    }
+
+    fn remove_pod(&mut self, pod: &PodInfo, node: &Node) {
+        self.shift(pod, node, -1);
     }
 }
 

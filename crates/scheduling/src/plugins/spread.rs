@@ -43,34 +43,83 @@ struct Domains<'a> {
     counts: HashMap<&'a str, i64>,
     /// The smallest count, or 0 if there are fewer domains than wanted.
     least: i64,
+    /// The domain with the smallest count, and the smallest count of the others.
+    lowest: (&'a str, i64),
     /// 1 if the pod counts itself.
     own: i64,
 }
 
-struct Required<'a>(Vec<Domains<'a>>);
+impl<'a> Domains<'a> {
+    fn new(constraint: Cow<'a, SpreadConstraint>, pod: &PodInfo, counting: &[&'a Node]) -> Self {
+        let mut counts = HashMap::new();
+        for node in counting.iter().filter(|node| includes(&constraint, pod, node)) {
+            if let Some(value) = node.info.labels.get(&constraint.topology_key) {
+                *counts.entry(value.as_str()).or_default() += matching(&constraint, pod, node);
+            }
+        }
+        let lowest = counts.iter().min_by_key(|(_, count)| **count).map_or("", |(value, _)| *value);
+        let others = counts.iter().filter(|(value, _)| **value != lowest).map(|(_, count)| *count);
+        let lowest = (lowest, others.min().unwrap_or(i64::MAX));
+        let own = constraint.selector.as_ref().is_some_and(|selector| selector.matches(&pod.spec.labels));
+        let mut domains = Self { constraint, counts, least: 0, lowest, own: i64::from(own) };
+        domains.least = domains.least_beside(lowest.0, lowest.1);
+        domains
+    }
+
+    /// The smallest count, if the count of `domain` is what it is and the smallest of the others is `others`.
+    fn least_beside(&self, domain: &str, others: i64) -> i64 {
+        let enough = i64::try_from(self.counts.len()).is_ok_and(|count| count >= self.constraint.min_domains);
+        let count = self.counts.get(domain).copied().filter(|_| enough);
+        count.map_or(0, |count| count.min(others))
+    }
+
+    /// What if the domain of `node` had more pods? Only one domain differs from what was counted at a time.
+    fn shift(&mut self, node: &Node, by: i64) {
+        let value = node.info.labels.get(&self.constraint.topology_key);
+        let Some(value) = value.filter(|value| self.counts.contains_key(value.as_str())) else { return };
+        if let Some(count) = self.counts.get_mut(value.as_str()) {
+            *count += by;
+        }
+        let (lowest, second) = self.lowest;
+        let others =
+            if lowest == value { second } else { self.counts.get(lowest).copied().unwrap_or(i64::MAX) };
+        self.least = self.least_beside(value, others);
+    }
+}
+
+struct Required<'a> {
+    pod: &'a PodInfo,
+    domains: Vec<Domains<'a>>,
+}
 
 impl<'a> Required<'a> {
-    fn new(constraints: Vec<Cow<'a, SpreadConstraint>>, pod: &PodInfo, snapshot: &'a Snapshot) -> Self {
+    fn new(constraints: Vec<Cow<'a, SpreadConstraint>>, pod: &'a PodInfo, snapshot: &'a Snapshot) -> Self {
         let counting: Vec<_> = snapshot.nodes().filter(|node| has_every_key(&constraints, node)).collect();
-        let domains = constraints.into_iter().map(|constraint| {
-            let mut counts = HashMap::new();
-            for node in counting.iter().filter(|node| includes(&constraint, pod, node)) {
-                if let Some(value) = node.info.labels.get(&constraint.topology_key) {
-                    *counts.entry(value.as_str()).or_default() += matching(&constraint, pod, node);
-                }
+        let domains =
+            constraints.into_iter().map(|constraint| Domains::new(constraint, pod, &counting)).collect();
+        Self { pod, domains }
+    }
+
+    /// What if one more pod were on a node, or one less? Whether it is terminating does not matter here, and an empty
+    /// selector means every pod: upstream's counts and upstream's what-ifs differ in that.
+    fn shift(&mut self, other: &PodInfo, node: &Node, by: i64) {
+        let has = |domains: &Domains<'_>| node.info.labels.contains_key(&domains.constraint.topology_key);
+        if other.namespace != self.pod.namespace || !self.domains.iter().all(has) {
+            return;
+        }
+        for domains in &mut self.domains {
+            let selector = domains.constraint.selector.as_ref();
+            let counted = selector.is_some_and(|selector| selector.matches(&other.spec.labels));
+            if counted && includes(&domains.constraint, self.pod, node) {
+                domains.shift(node, by);
             }
-            let enough = i64::try_from(counts.len()).is_ok_and(|count| count >= constraint.min_domains);
-            let least = counts.values().copied().min().filter(|_| enough).unwrap_or_default();
-            let own = constraint.selector.as_ref().is_some_and(|selector| selector.matches(&pod.spec.labels));
-            Domains { constraint, counts, least, own: i64::from(own) }
-        });
-        Self(domains.collect())
+        }
     }
 }
 
 impl NodeFilter for Required<'_> {
     fn filter(&self, node: &Node) -> Result<(), Rejection> {
-        for domains in &self.0 {
+        for domains in &self.domains {
             let Some(value) = node.info.labels.get(&domains.constraint.topology_key) else {
                 return Err(Rejection::unresolvable(
                     "node(s) didn't match pod topology spread constraints (missing required label)",
@@ -82,6 +131,13 @@ impl NodeFilter for Required<'_> {
             }
         }
         Ok(())
+    }
+    fn add_pod(&mut self, pod: &PodInfo, node: &Node) {
+        self.shift(pod, node, 1);
+    }
+
+    fn remove_pod(&mut self, pod: &PodInfo, node: &Node) {
+        self.shift(pod, node, -1);
     }
 }
 

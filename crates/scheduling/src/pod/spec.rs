@@ -211,6 +211,8 @@ pub struct PodSpec {
     pub controller: Option<(OwnerKind, String)>,
     pub scheduler_name: String,
     pub priority: i32,
+    /// Its preemption policy is `Never`: no pod makes way for it.
+    pub never_preempts: bool,
     /// Names of scheduling gates.
     pub gates: Vec<String>,
     pub tolerations: Vec<Toleration>,
@@ -243,6 +245,7 @@ impl PodSpec {
             namespace: namespace.to_owned(),
             scheduler_name: spec.get("schedulerName").text()?.unwrap_or("default-scheduler").to_owned(),
             priority: spec.get("priority").integer32()?.unwrap_or_default(),
+            never_preempts: spec.get("preemptionPolicy").text()? == Some("Never"),
             gates: gates
                 .iter()
                 .map(|gate| Ok(gate.get("name").text()?.unwrap_or_default().to_owned()))
