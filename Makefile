@@ -12,6 +12,7 @@ BIN := target/$(PROFILE)
 WORK ?= burst
 PODS ?= 1000
 TARGETS ?= 2
+SEED ?= 2
 
 .PHONY: help
 help: ## List the tasks.
@@ -37,11 +38,19 @@ playground: build ## The same clusters, left running, with commands to look arou
 	$(BIN)/demo --stay
 
 .PHONY: test
-test: build unit e2e ## All tests.
+test: build unit sample e2e ## All tests.
 
 .PHONY: unit
 unit: toolchain ## Tests that need no cluster.
 	$(CARGO) test $(ALL) --lib --bins --test wire
+
+.PHONY: sample
+sample: build ## 20000 random pods through our scheduler and through upstream's.
+	$(BIN)/parity --pods 20000
+
+.PHONY: parity
+parity: build ## Many more of them, from other seeds: make parity PODS=1000000 SEED=2.
+	$(BIN)/parity --pods $(PODS) --seed $(SEED)
 
 .PHONY: e2e
 e2e: build ## Tests on real control planes.

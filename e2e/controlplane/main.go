@@ -30,6 +30,8 @@ import (
 	kwokcmd "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 	kwoksignals "sigs.k8s.io/kwok/pkg/utils/signals"
+
+	"multicluster-scheduler.io/controlplane/referee"
 )
 
 var programs = map[string]func() int{
@@ -40,6 +42,7 @@ var programs = map[string]func() int{
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
 	"kubectl":                 kubectl,
 	"kwok":                    kwok,
+	"referee":                 referee.Main,
 }
 
 func main() {

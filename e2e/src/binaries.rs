@@ -11,8 +11,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::tools::find;
 
-const PROGRAMS: [&str; 7] =
-    ["etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"];
+const PROGRAMS: [&str; 8] = [
+    "etcd",
+    "helm",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kwok",
+    "referee",
+];
 
 const MANIFESTS: &str = "testing-manifests";
 
@@ -111,12 +119,30 @@ fn cache() -> Result<PathBuf> {
 fn fingerprint(module: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     hash.update(LINKER_FLAGS);
-    for name in ["go.mod", "go.sum", "main.go"] {
-        let file = module.join(name);
-        hash.update(name);
+    let mut files = Vec::new();
+    list(module, &mut files)?;
+    files.sort();
+    for file in files {
+        hash.update(file.strip_prefix(module).unwrap_or(&file).as_os_str().as_encoded_bytes());
         hash.update(std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
     }
     Ok(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Adds the files below a folder that make a Go program.
+fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
+        let test = path.to_string_lossy().ends_with("_test.go");
+        if path.is_dir() {
+            list(&path, files)?;
+        } else if path.extension().is_some_and(|end| ["go", "mod", "sum"].iter().any(|known| end == *known))
+            && !test
+        {
+            files.push(path);
+        }
+    }
+    Ok(())
 }
 
 fn build(module: &Path, folder: &Path) -> Result<()> {

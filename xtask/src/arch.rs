@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("virtual-kubelet", &["api", "runtime"]),
     ("source-controller", &["api", "runtime"]),
     ("e2e", &["api"]),
+    ("parity", &["scheduling", "e2e"]),
     ("xtask", &["api"]),
 ];
 

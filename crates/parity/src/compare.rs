@@ -1,0 +1,99 @@
+//! Where two answers about one pod differ.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::answer::{Answer, Verdict};
+
+/// Plugin that refuses what this project cannot schedule.
+const SUPPORTED: &str = "Supported";
+
+/// Says in one line each where the project's answer differs from upstream's; empty if nowhere.
+#[must_use]
+pub fn differences(pod: &Value, ours: &Answer, upstream: &Answer) -> Vec<String> {
+    let mut found = Vec::new();
+    if ours.pod != upstream.pod {
+        found.push(format!("answered about {}, upstream about {}", ours.pod, upstream.pod));
+        return found;
+    }
+    if needs_refusal(pod) && ours.verdict != Verdict::Gated {
+        if ours.pre_filter.as_ref().is_none_or(|no| no.plugin != SUPPORTED) {
+            found.push("needs a resource claim and was not refused for it".to_owned());
+        }
+        return found;
+    }
+    if ours.verdict != upstream.verdict {
+        let says = |answer: &Answer| format!("{:?} {}", answer.verdict, answer.message);
+        found.push(format!("verdict: {}; upstream: {}", says(ours), says(upstream)));
+        return found;
+    }
+    let mut check = |what: &str, ours: &dyn std::fmt::Debug, upstream: &dyn std::fmt::Debug| {
+        let (ours, upstream) = (format!("{ours:?}"), format!("{upstream:?}"));
+        if ours != upstream {
+            found.push(format!("{what}: {ours}; upstream: {upstream}"));
+        }
+    };
+    check("message", &ours.message, &upstream.message);
+    check("gate", &ours.gate, &upstream.gate);
+    check("refused before nodes by", &pre_filter(ours), &pre_filter(upstream));
+    if ours.verdict == Verdict::Schedulable {
+        check("best", &ours.best, &upstream.best);
+        check("placed on", &ours.node, &upstream.node);
+        if ours.totals != upstream.totals {
+            found.push(totals(ours, upstream));
+        }
+    }
+    found.extend(nodes(ours, upstream));
+    found
+}
+
+/// Pods that this project must not schedule by itself.
+fn needs_refusal(pod: &Value) -> bool {
+    pod["spec"]["resourceClaims"].as_array().is_some_and(|claims| !claims.is_empty())
+}
+
+/// Upstream names the plugin of a no to all nodes, unless several restrictions had nothing in common.
+fn pre_filter(answer: &Answer) -> Option<String> {
+    answer.pre_filter.as_ref().map(|no| no.reasons.join(", "))
+}
+
+fn totals(ours: &Answer, upstream: &Answer) -> String {
+    let mut parts = Vec::new();
+    for node in
+        ours.totals.keys().chain(upstream.totals.keys().filter(|node| !ours.totals.contains_key(*node)))
+    {
+        let (ours, upstream) = (ours.totals.get(node), upstream.totals.get(node));
+        if ours != upstream {
+            parts.push(format!("{node} {ours:?} upstream {upstream:?}"));
+        }
+    }
+    format!("totals of {} nodes: {}", parts.len(), parts.into_iter().take(4).collect::<Vec<_>>().join(", "))
+}
+
+fn nodes(ours: &Answer, upstream: &Answer) -> Option<String> {
+    if ours.refused == upstream.refused {
+        return None;
+    }
+    let (ours, upstream) = (by_node(ours), by_node(upstream));
+    let mut parts = Vec::new();
+    for node in ours.keys().chain(upstream.keys().filter(|node| !ours.contains_key(*node))) {
+        let (ours, upstream) = (ours.get(node), upstream.get(node));
+        if ours != upstream {
+            parts.push(format!("{node} {ours:?} upstream {upstream:?}"));
+        }
+    }
+    let shown = parts.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
+    Some(format!("{} nodes refused otherwise: {shown}", parts.len()))
+}
+
+fn by_node(answer: &Answer) -> BTreeMap<&str, String> {
+    let mut nodes = BTreeMap::new();
+    for group in &answer.refused {
+        let no = &group.refusal;
+        for node in &group.nodes {
+            nodes.insert(node.as_str(), format!("{} {} {:?}", no.plugin, no.code, no.reasons));
+        }
+    }
+    nodes
+}

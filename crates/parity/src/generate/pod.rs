@@ -1,0 +1,212 @@
+use serde_json::{Map, Value, json};
+
+use super::node::name;
+use super::placement::{node_affinity, pod_affinity, spread, tolerations};
+use super::{APPS, IMAGES, NAMESPACES, Theme};
+use crate::random::Random;
+
+/// A pod that runs, ends, or is nominated.
+pub(super) fn placed(random: &mut Random, theme: &Theme, index: usize) -> Value {
+    let mut pod = pod(random, theme, &format!("e{index}"));
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        spec.remove("topologySpreadConstraints");
+    }
+    if theme.parts.nominated && random.chance(3) {
+        pod["status"] = json!({"phase": "Pending", "nominatedNodeName": name(random.below(theme.nodes))});
+        return pod;
+    }
+    pod["spec"]["nodeName"] = json!(name(random.below(theme.nodes)));
+    let minute = random.below(60);
+    pod["status"] = json!({"phase": "Running", "startTime": format!("2026-01-01T00:{minute:02}:00Z")});
+    if random.chance(4) {
+        pod["status"]["phase"] = json!(random.pick(&["Succeeded", "Failed"]));
+    }
+    if random.chance(4) {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+    }
+    if random.chance(5) {
+        resize(random, &mut pod);
+    }
+    pod
+}
+
+/// A pod that waits for a node.
+pub(super) fn pending(random: &mut Random, theme: &Theme, index: usize) -> Value {
+    let mut pod = pod(random, theme, &format!("p{index}"));
+    if random.chance(3) {
+        let gates = random.pick(&[json!([{"name": "g1"}]), json!([{"name": "g1"}, {"name": "g2"}])]);
+        pod["spec"]["schedulingGates"] = gates;
+    }
+    if random.chance(1) {
+        pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+    }
+    if random.chance(1) && !theme.sequence {
+        pod["spec"]["nodeName"] = json!(name(random.below(theme.nodes + 1)));
+    }
+    if theme.parts.nominated && random.chance(3) {
+        pod["status"] = json!({"nominatedNodeName": name(random.below(theme.nodes + 1))});
+    }
+    pod
+}
+
+fn pod(random: &mut Random, theme: &Theme, pod_name: &str) -> Value {
+    let labels = labels(random);
+    let mut spec = json!({});
+    let count = random.pick(&[1, 1, 1, 2, 3]);
+    let containers: Vec<_> = (0..count).map(|index| container(random, "c", index)).collect();
+    spec["containers"] = json!(containers);
+    if random.chance(20) {
+        let count = random.between(1, 3);
+        let mut init: Vec<_> = (0..count).map(|index| container(random, "i", index)).collect();
+        for container in &mut init {
+            if random.chance(50) {
+                container["restartPolicy"] = json!("Always");
+            }
+        }
+        spec["initContainers"] = json!(init);
+    }
+    resources(random, &mut spec);
+    if random.chance(35) {
+        spec["tolerations"] = tolerations(random);
+    }
+    if random.chance(12) {
+        let (key, value) = random.pick(&[("pool", "x"), ("pool", "y"), ("disk", "ssd"), ("num", "3")]);
+        spec["nodeSelector"] = json!({key: value});
+    }
+    let mut affinity = json!({});
+    if random.chance(25) {
+        affinity["nodeAffinity"] = node_affinity(random, theme);
+    }
+    if random.chance(theme.sociable) && random.chance(50) {
+        affinity["podAffinity"] = pod_affinity(random, &labels);
+    }
+    if random.chance(theme.sociable) && random.chance(60) {
+        affinity["podAntiAffinity"] = pod_affinity(random, &labels);
+    }
+    if affinity != json!({}) {
+        spec["affinity"] = affinity;
+    }
+    if random.chance(theme.sociable) {
+        spec["topologySpreadConstraints"] = spread(random, &labels);
+    }
+    if random.chance(50) {
+        spec["priority"] = json!(random.pick(&[-5, 0, 10, 100, 1000]));
+    }
+    features(random, &mut spec);
+    json!({
+        "metadata": {"name": pod_name, "namespace": random.pick(&NAMESPACES), "labels": labels},
+        "spec": spec,
+    })
+}
+
+fn labels(random: &mut Random) -> Map<String, Value> {
+    let mut labels = Map::new();
+    if random.chance(95) {
+        labels.insert("app".to_owned(), json!(random.pick(&APPS)));
+    }
+    if random.chance(50) {
+        labels.insert("ver".to_owned(), json!(random.pick(&["1", "2", "3"])));
+    }
+    if random.chance(20) {
+        labels.insert("tier".to_owned(), json!(random.pick(&["a", "b"])));
+    }
+    labels
+}
+
+fn container(random: &mut Random, prefix: &str, index: usize) -> Value {
+    let mut container = json!({"name": format!("{prefix}{index}"), "image": random.pick(&IMAGES)});
+    let requests = requests(random);
+    if requests != json!({}) {
+        container["resources"] = json!({"requests": requests});
+    }
+    if random.chance(8) {
+        let mut port = json!({"containerPort": 80, "protocol": random.pick(&["TCP", "UDP", "SCTP"])});
+        if random.chance(85) {
+            port["hostPort"] = json!(random.pick(&[80, 443]));
+        }
+        if random.chance(40) {
+            port["hostIP"] = json!(random.pick(&["127.0.0.1", "10.0.0.1", "0.0.0.0"]));
+        }
+        container["ports"] = json!([port]);
+    }
+    container
+}
+
+fn requests(random: &mut Random) -> Value {
+    let mut requests = json!({});
+    if random.chance(80) {
+        let cpu = random.pick(&["50m", "100m", "250m", "500m", "1", "1500m", "2", "0.1", "333m", "0", "1u"]);
+        requests["cpu"] = json!(cpu);
+    }
+    if random.chance(80) {
+        let memory = random.pick(&["64Mi", "128Mi", "500Mi", "1Gi", "2Gi", "1500M", "123456789", "0", "1e8"]);
+        requests["memory"] = json!(memory);
+    }
+    if random.chance(10) {
+        requests["ephemeral-storage"] = json!(random.pick(&["1Gi", "10Gi", "500M"]));
+    }
+    if random.chance(6) {
+        requests["example.com/gpu"] = json!(random.pick(&["0", "1", "2", "5"]));
+    }
+    if random.chance(4) {
+        requests["hugepages-2Mi"] = json!(random.pick(&["4Mi", "6Mi"]));
+    }
+    requests
+}
+
+/// What a pod asks for as a whole.
+fn resources(random: &mut Random, spec: &mut Value) {
+    if random.chance(10) {
+        spec["overhead"] = json!({"cpu": "50m", "memory": random.pick(&["32Mi", "1Mi"])});
+    }
+    if random.chance(10) {
+        let mut requests = json!({});
+        if random.chance(80) {
+            requests["cpu"] = json!(random.pick(&["500m", "2", "4"]));
+        }
+        if random.chance(60) {
+            requests["memory"] = json!(random.pick(&["1Gi", "3Gi"]));
+        }
+        spec["resources"] = json!({"requests": requests});
+    }
+}
+
+/// Things that only some kubelets can do.
+fn features(random: &mut Random, spec: &mut Value) {
+    if random.chance(2) {
+        spec["hostNetwork"] = json!(true);
+        if random.chance(70) {
+            spec["hostUsers"] = json!(random.chance(30));
+        }
+    }
+    if random.chance(2) {
+        spec["containers"][0]["restartPolicy"] = json!("Never");
+        spec["containers"][0]["restartPolicyRules"] = json!([{
+            "action": random.pick(&["RestartAllContainers", "Restart"]),
+            "exitCodes": {"operator": "In", "values": [42]},
+        }]);
+    }
+    if random.chance(5) {
+        spec["volumes"] = json!([{"name": "image", "image": {"reference": random.pick(&IMAGES)}}]);
+    } else if random.chance(5) {
+        spec["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
+    }
+}
+
+/// A resize of the first container that the kubelet has not carried out, or finds impossible.
+fn resize(random: &mut Random, pod: &mut Value) {
+    let allocated = json!({"cpu": random.pick(&["1", "3"]), "memory": random.pick(&["1Gi", "3Gi"])});
+    let actual = json!({"cpu": random.pick(&["500m", "2"]), "memory": random.pick(&["512Mi", "2Gi"])});
+    pod["status"]["containerStatuses"] = json!([{
+        "name": "c0", "ready": true, "restartCount": 0, "image": "img-a:1", "imageID": "",
+        "allocatedResources": allocated,
+        "resources": {"requests": actual},
+    }]);
+    if random.chance(60) {
+        pod["status"]["conditions"] = json!([{
+            "type": "PodResizePending",
+            "status": "True",
+            "reason": random.pick(&["Infeasible", "Deferred"]),
+        }]);
+    }
+}
