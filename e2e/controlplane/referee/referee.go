@@ -26,6 +26,8 @@ type options struct {
 	preempt  bool
 	check    bool
 	scores   bool
+	// adaptive searches a part of the nodes, as a scheduler does by itself.
+	adaptive bool
 	bench    benchOptions
 }
 

@@ -71,12 +71,15 @@ func newWorld(parent context.Context, rawConfig []byte, opts options) (*world, e
 	w.log = klog.FromContext(w.ctx)
 	w.client = fake.NewClientset()
 	w.informers = scheduler.NewInformerFactory(w.client, 0, nil)
-	all := int32(100)
+	percentage := int32(100)
+	if opts.adaptive {
+		percentage = 0
+	}
 	w.scheduler, err = scheduler.New(w.ctx, w.client, w.informers, nil,
 		func(string) events.EventRecorderLogger { return silent{} },
 		scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithParallelism(cfg.Parallelism),
-		scheduler.WithPercentageOfNodesToScore(&all),
+		scheduler.WithPercentageOfNodesToScore(&percentage),
 		scheduler.WithNodeInfoSnapshot(w.snapshot))
 	if err != nil {
 		w.cancel()
