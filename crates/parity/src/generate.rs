@@ -4,9 +4,11 @@
 //! `pending`. The same seed and number give the same document. What exists in a document differs widely between
 //! documents, so that rare combinations appear: full and empty clusters, one zone or five, few labels or many.
 
+mod config;
 mod node;
 mod placement;
 mod pod;
+mod volume;
 
 use serde_json::{Map, Value, json};
 
@@ -20,6 +22,7 @@ pub(crate) const NAMESPACES: [&str; 3] = ["default", "prod", "dev"];
 pub(crate) const IMAGES: [&str; 4] = ["img-a:1", "img-b", "reg.example/x/img-c:2", "reg.example:5000/img-d"];
 
 /// Parts of the API that documents may use.
+#[expect(clippy::struct_excessive_bools, reason = "each is a part of its own")]
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
     /// PersistentVolumeClaims and all that belongs to them.
@@ -87,15 +90,31 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
     if theme.sequence {
         document.insert("sequence".to_owned(), json!(true));
     }
+    if parts.profiles && number % 3 == 1 {
+        document.insert("config".to_owned(), config::configuration(random));
+    }
+    if parts.preemption && number % 2 == 0 {
+        document.insert("preempt".to_owned(), json!(true));
+    }
     let nodes: Vec<_> = (0..theme.nodes).map(|index| node::node(random, &theme, index)).collect();
     document.insert("nodes".to_owned(), json!(nodes));
     document.insert("namespaces".to_owned(), json!(namespaces(random)));
-    let pods: Vec<_> = (0..theme.pods).map(|index| pod::placed(random, &theme, index)).collect();
+    let claims = (parts.volumes && number % 3 != 0).then(|| volume::add(random, &theme, &mut document));
+    let make = pod::Make {
+        theme: &theme,
+        claims: claims.as_ref(),
+        profiles: document.contains_key("config"),
+        owners: parts.services && random.chance(70),
+    };
+    let pods: Vec<_> = (0..theme.pods).map(|index| make.placed(random, index)).collect();
     document.insert("pods".to_owned(), json!(pods));
-    if parts.services {
-        document.insert("services".to_owned(), json!(services(random)));
+    if make.owners {
+        owners(random, &mut document);
     }
-    let pending: Vec<_> = (0..theme.pending).map(|index| pod::pending(random, &theme, index)).collect();
+    if parts.preemption {
+        document.insert("podDisruptionBudgets".to_owned(), json!(budgets(random)));
+    }
+    let pending: Vec<_> = (0..theme.pending).map(|index| make.pending(random, index)).collect();
     document.insert("pending".to_owned(), json!(pending));
     Value::Object(document)
 }
@@ -116,21 +135,57 @@ fn namespaces(random: &mut Random) -> Vec<Value> {
     namespaces
 }
 
-fn services(random: &mut Random) -> Vec<Value> {
-    let mut services = Vec::new();
+/// What selects pods, and so makes the system's default spread constraints apply to them. Pods name the controllers
+/// of their app as their owners.
+fn owners(random: &mut Random, document: &mut Map<String, Value>) {
+    let kinds = ["services", "replicaSets", "statefulSets", "replicationControllers"];
+    let mut lists = kinds.map(|_| Vec::new());
     for namespace in NAMESPACES {
         for app in APPS {
-            if random.chance(30) {
-                let mut selector = json!({"app": app});
-                if random.chance(15) {
-                    selector["ver"] = json!("1");
-                }
-                services.push(json!({
-                    "metadata": {"name": format!("{app}-{}", services.len()), "namespace": namespace},
+            let mut labels = json!({"app": app});
+            if random.chance(15) {
+                labels["ver"] = json!("1");
+            }
+            for (kind, list) in kinds.iter().zip(&mut lists) {
+                let simple = matches!(*kind, "services" | "replicationControllers");
+                let selector = if simple { labels.clone() } else { json!({"matchLabels": labels}) };
+                let mut object = json!({
+                    "metadata": {"name": app, "namespace": namespace},
                     "spec": {"selector": selector},
+                });
+                if !simple {
+                    object["spec"]["template"] =
+                        json!({"metadata": {"labels": labels}, "spec": {"containers": []}});
+                }
+                if *kind == "statefulSets" {
+                    object["spec"]["serviceName"] = json!(app);
+                }
+                if random.chance(30) {
+                    list.push(object);
+                }
+            }
+        }
+    }
+    for (kind, list) in kinds.iter().zip(lists) {
+        document.insert((*kind).to_owned(), json!(list));
+    }
+}
+
+fn budgets(random: &mut Random) -> Vec<Value> {
+    let mut budgets = Vec::new();
+    for namespace in NAMESPACES {
+        for app in APPS {
+            if random.chance(25) {
+                budgets.push(json!({
+                    "metadata": {"name": app, "namespace": namespace},
+                    "spec": {"selector": {"matchLabels": {"app": app}}},
+                    "status": {
+                        "disruptionsAllowed": random.pick(&[0, 0, 1, 2]),
+                        "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1,
+                    },
                 }));
             }
         }
     }
-    services
+    budgets
 }

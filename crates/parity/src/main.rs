@@ -37,6 +37,9 @@ struct Args {
     /// Let the referee check itself against upstream's own `SchedulePod`.
     #[arg(long)]
     check: bool,
+    /// Leave our side out: with --check, the referee is tested and nothing else.
+    #[arg(long)]
+    referee_alone: bool,
     /// Print the document with this number and end.
     #[arg(long)]
     print: Option<u64>,
@@ -45,6 +48,9 @@ struct Args {
 /// What the comparison covers.
 const PARTS: Parts =
     Parts { volumes: false, nominated: false, services: false, profiles: false, preemption: false };
+
+const EVERYTHING: Parts =
+    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true };
 
 /// Differences that are printed in full.
 const SHOWN: usize = 10;
@@ -63,9 +69,13 @@ fn main() -> ExitCode {
     }
 }
 
+fn parts(args: &Args) -> Parts {
+    if args.referee_alone { EVERYTHING } else { PARTS }
+}
+
 fn compare_all(args: &Args) -> Result<bool> {
     if let Some(number) = args.print {
-        println!("{}", document(args.seed, number, PARTS));
+        println!("{}", document(args.seed, number, parts(args)));
         return Ok(true);
     }
     let referee = match &args.referee {
@@ -80,7 +90,8 @@ fn compare_all(args: &Args) -> Result<bool> {
         workers: args.workers.unwrap_or(processors).max(1),
         referee,
         check: args.check,
-        parts: PARTS,
+        parts: parts(args),
+        alone: args.referee_alone,
     };
     let progress = Progress::new(&plan);
     let start = Instant::now();

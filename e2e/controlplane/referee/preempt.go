@@ -2,6 +2,7 @@ package referee
 
 import (
 	"context"
+	"runtime"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,8 @@ type Candidate struct {
 	// Victims are sorted by name.
 	Victims    []string `json:"victims"`
 	Violations int64    `json:"violations"`
+	// living counts the victims that nobody deletes yet.
+	living int
 }
 
 // Preemption is what PostFilter says and does.
@@ -28,7 +31,7 @@ type Preemption struct {
 	Best []string `json:"best,omitempty"`
 	// Nominated is the node that this run of PostFilter chose.
 	Nominated string `json:"nominated,omitempty"`
-	// Victims are the pods that this run of PostFilter removed, sorted by name.
+	// Victims are the pods that this run of PostFilter evicted, sorted by name; those that end anyway are left alone.
 	Victims []string `json:"victims,omitempty"`
 	Message string   `json:"message,omitempty"`
 }
@@ -41,17 +44,8 @@ func (c *cycle) postFilter() error {
 		if err := c.candidates(plugin, answer); err != nil {
 			return err
 		}
-		removed := make(chan string, len(c.placed)+1)
-		plugin.Executor.PreemptPod = func(_ context.Context, _ preemption.Candidate, _ preemption.ExecutorPreemptor, victim *corev1.Pod, _ string) (bool, error) {
-			removed <- victim.Namespace + "/" + victim.Name
-			return false, nil
-		}
-		defer func() {
-			for range c.victimsOf(answer.Nominated) {
-				answer.Victims = append(answer.Victims, <-removed)
-			}
-			slices.Sort(answer.Victims)
-		}()
+		evicted := c.watchEvictions(plugin)
+		defer func() { answer.Victims = evicted(answer) }()
 	}
 	result, status := c.profile.RunPostFilterPlugins(c.ctx, c.state, c.pod, c.diagnosis.NodeToStatus)
 	answer.Message = status.Message()
@@ -62,13 +56,31 @@ func (c *cycle) postFilter() error {
 	return nil
 }
 
-func (c *cycle) victimsOf(node string) []string {
-	for _, candidate := range c.answer.Preemption.Candidates {
-		if candidate.Node == node {
-			return candidate.Victims
-		}
+// watchEvictions takes the place of the calls that evict pods. The returned function waits until the plugin is done
+// with all victims of the nominated node, and names them.
+func (c *cycle) watchEvictions(plugin *defaultpreemption.DefaultPreemption) func(*Preemption) []string {
+	called := make(chan string, len(c.placed)+1)
+	plugin.Executor.PreemptPod = func(_ context.Context, _ preemption.Candidate, _ preemption.ExecutorPreemptor, victim *corev1.Pod, _ string) (bool, error) {
+		called <- victim.Namespace + "/" + victim.Name
+		return false, nil
 	}
-	return nil
+	return func(answer *Preemption) []string {
+		var names []string
+		for _, candidate := range answer.Candidates {
+			if candidate.Node != answer.Nominated {
+				continue
+			}
+			for range candidate.living {
+				names = append(names, <-called)
+			}
+		}
+		// The plugin holds the pod back as long as it believes that victims are left.
+		for plugin.Executor.IsPodRunningPreemption(c.pod.UID) {
+			runtime.Gosched()
+		}
+		slices.Sort(names)
+		return names
+	}
 }
 
 func (c *cycle) candidates(plugin *defaultpreemption.DefaultPreemption, answer *Preemption) error {
@@ -99,6 +111,9 @@ func (c *cycle) candidates(plugin *defaultpreemption.DefaultPreemption, answer *
 		entry := Candidate{Node: candidate.Name(), Violations: candidate.Victims().NumPDBViolations}
 		for _, victim := range candidate.Victims().Pods {
 			entry.Victims = append(entry.Victims, victim.Namespace+"/"+victim.Name)
+			if victim.DeletionTimestamp == nil {
+				entry.living++
+			}
 		}
 		slices.Sort(entry.Victims)
 		answer.Candidates = append(answer.Candidates, entry)

@@ -50,8 +50,7 @@ func Main() int {
 		}
 		return 2
 	}
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	silence()
 	metrics.Register()
 	ctx := context.Background()
 	if opts.bench.wanted() {
@@ -59,6 +58,18 @@ func Main() int {
 	}
 	r := &referee{ctx: ctx, options: opts, worlds: map[string]*world{}}
 	return r.serve(os.Stdin, os.Stdout)
+}
+
+// silence keeps the scheduler from logging what is wrong in documents that are meant to be wrong.
+func silence() {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL"} {
+		if err := flags.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	klog.SetOutput(io.Discard)
 }
 
 // referee answers documents, and keeps one scheduler for each configuration that it has seen.

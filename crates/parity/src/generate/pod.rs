@@ -1,56 +1,122 @@
 use serde_json::{Map, Value, json};
 
+use super::config::PROFILES;
 use super::node::name;
 use super::placement::{node_affinity, pod_affinity, spread, tolerations};
+use super::volume::{Claims, of_pod};
 use super::{APPS, IMAGES, NAMESPACES, Theme};
 use crate::random::Random;
 
-/// A pod that runs, ends, or is nominated.
-pub(super) fn placed(random: &mut Random, theme: &Theme, index: usize) -> Value {
-    let mut pod = pod(random, theme, &format!("e{index}"));
-    if let Some(spec) = pod["spec"].as_object_mut() {
-        spec.remove("topologySpreadConstraints");
-    }
-    if theme.parts.nominated && random.chance(3) {
-        pod["status"] = json!({"phase": "Pending", "nominatedNodeName": name(random.below(theme.nodes))});
-        return pod;
-    }
-    pod["spec"]["nodeName"] = json!(name(random.below(theme.nodes)));
-    let minute = random.below(60);
-    pod["status"] = json!({"phase": "Running", "startTime": format!("2026-01-01T00:{minute:02}:00Z")});
-    if random.chance(4) {
-        pod["status"]["phase"] = json!(random.pick(&["Succeeded", "Failed"]));
-    }
-    if random.chance(4) {
-        pod["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
-    }
-    if random.chance(5) {
-        resize(random, &mut pod);
-    }
-    pod
+/// What pods may refer to.
+pub(super) struct Make<'a> {
+    pub(super) theme: &'a Theme,
+    pub(super) claims: Option<&'a Claims>,
+    pub(super) profiles: bool,
+    /// Pods have controllers.
+    pub(super) owners: bool,
 }
 
-/// A pod that waits for a node.
-pub(super) fn pending(random: &mut Random, theme: &Theme, index: usize) -> Value {
-    let mut pod = pod(random, theme, &format!("p{index}"));
-    if random.chance(3) {
-        let gates = random.pick(&[json!([{"name": "g1"}]), json!([{"name": "g1"}, {"name": "g2"}])]);
-        pod["spec"]["schedulingGates"] = gates;
+impl Make<'_> {
+    /// A pod that runs, ends, or is nominated.
+    pub(super) fn placed(&self, random: &mut Random, index: usize) -> Value {
+        let theme = self.theme;
+        let mut pod = self.pod(random, &format!("e{index}"));
+        if let Some(spec) = pod["spec"].as_object_mut() {
+            spec.remove("topologySpreadConstraints");
+        }
+        if theme.parts.nominated && random.chance(3) {
+            pod["status"] = json!({"phase": "Pending", "nominatedNodeName": name(random.below(theme.nodes))});
+            return pod;
+        }
+        pod["spec"]["nodeName"] = json!(name(random.below(theme.nodes)));
+        let minute = random.below(60);
+        pod["status"] = json!({"phase": "Running", "startTime": format!("2026-01-01T00:{minute:02}:00Z")});
+        if random.chance(4) {
+            pod["status"]["phase"] = json!(random.pick(&["Succeeded", "Failed"]));
+        }
+        if random.chance(4) {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+            if theme.parts.preemption && random.chance(50) {
+                pod["status"]["conditions"] = json!([{
+                    "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+                }]);
+            }
+        }
+        if random.chance(5) {
+            resize(random, &mut pod);
+        }
+        pod
     }
-    if random.chance(1) {
-        pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+
+    /// A pod that waits for a node.
+    pub(super) fn pending(&self, random: &mut Random, index: usize) -> Value {
+        let theme = self.theme;
+        let mut pod = self.pod(random, &format!("p{index}"));
+        if random.chance(3) {
+            let gates = random.pick(&[json!([{"name": "g1"}]), json!([{"name": "g1"}, {"name": "g2"}])]);
+            pod["spec"]["schedulingGates"] = gates;
+        }
+        if random.chance(1) {
+            pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+        }
+        if random.chance(1) && !theme.sequence {
+            pod["spec"]["nodeName"] = json!(name(random.below(theme.nodes + 1)));
+        }
+        if theme.parts.nominated && random.chance(4) {
+            pod["status"] = json!({"nominatedNodeName": name(random.below(theme.nodes + 1))});
+        }
+        if theme.parts.preemption && random.chance(8) {
+            pod["spec"]["preemptionPolicy"] = json!(random.pick(&["Never", "PreemptLowerPriority"]));
+        }
+        if self.profiles {
+            pod["spec"]["schedulerName"] = json!(random.pick(&PROFILES));
+        }
+        pod
     }
-    if random.chance(1) && !theme.sequence {
-        pod["spec"]["nodeName"] = json!(name(random.below(theme.nodes + 1)));
+
+    fn pod(&self, random: &mut Random, pod_name: &str) -> Value {
+        let theme = self.theme;
+        let labels = labels(random);
+        let namespace = random.pick(&NAMESPACES);
+        let mut spec = spec(random);
+        let mut affinity = json!({});
+        if random.chance(25) {
+            affinity["nodeAffinity"] = node_affinity(random, theme);
+        }
+        if random.chance(theme.sociable) && random.chance(50) {
+            affinity["podAffinity"] = pod_affinity(random, &labels);
+        }
+        if random.chance(theme.sociable) && random.chance(60) {
+            affinity["podAntiAffinity"] = pod_affinity(random, &labels);
+        }
+        if affinity != json!({}) {
+            spec["affinity"] = affinity;
+        }
+        if random.chance(theme.sociable) {
+            spec["topologySpreadConstraints"] = spread(random, &labels);
+        }
+        if let Some(claims) = self.claims.filter(|_| random.chance(30)) {
+            let volumes = of_pod(random, claims, namespace);
+            if !volumes.is_empty() {
+                spec["volumes"] = json!(volumes);
+            }
+        }
+        let mut metadata = json!({"name": pod_name, "namespace": namespace, "labels": labels});
+        if let Some(app) = labels.get("app").filter(|_| self.owners && random.chance(70)) {
+            let (kind, version) = random.pick(&[
+                ("ReplicaSet", "apps/v1"),
+                ("StatefulSet", "apps/v1"),
+                ("ReplicationController", "v1"),
+                ("Job", "batch/v1"),
+            ]);
+            metadata["ownerReferences"] = json!([{"apiVersion": version, "kind": kind, "name": app, "uid": "owner", "controller": true}]);
+        }
+        json!({"metadata": metadata, "spec": spec})
     }
-    if theme.parts.nominated && random.chance(3) {
-        pod["status"] = json!({"nominatedNodeName": name(random.below(theme.nodes + 1))});
-    }
-    pod
 }
 
-fn pod(random: &mut Random, theme: &Theme, pod_name: &str) -> Value {
-    let labels = labels(random);
+/// What a pod asks for apart from company and storage.
+fn spec(random: &mut Random) -> Value {
     let mut spec = json!({});
     let count = random.pick(&[1, 1, 1, 2, 3]);
     let containers: Vec<_> = (0..count).map(|index| container(random, "c", index)).collect();
@@ -73,30 +139,11 @@ fn pod(random: &mut Random, theme: &Theme, pod_name: &str) -> Value {
         let (key, value) = random.pick(&[("pool", "x"), ("pool", "y"), ("disk", "ssd"), ("num", "3")]);
         spec["nodeSelector"] = json!({key: value});
     }
-    let mut affinity = json!({});
-    if random.chance(25) {
-        affinity["nodeAffinity"] = node_affinity(random, theme);
-    }
-    if random.chance(theme.sociable) && random.chance(50) {
-        affinity["podAffinity"] = pod_affinity(random, &labels);
-    }
-    if random.chance(theme.sociable) && random.chance(60) {
-        affinity["podAntiAffinity"] = pod_affinity(random, &labels);
-    }
-    if affinity != json!({}) {
-        spec["affinity"] = affinity;
-    }
-    if random.chance(theme.sociable) {
-        spec["topologySpreadConstraints"] = spread(random, &labels);
-    }
     if random.chance(50) {
         spec["priority"] = json!(random.pick(&[-5, 0, 10, 100, 1000]));
     }
     features(random, &mut spec);
-    json!({
-        "metadata": {"name": pod_name, "namespace": random.pick(&NAMESPACES), "labels": labels},
-        "spec": spec,
-    })
+    spec
 }
 
 fn labels(random: &mut Random) -> Map<String, Value> {
