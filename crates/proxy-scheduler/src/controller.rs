@@ -71,6 +71,8 @@ impl Seat<'_> {
         let nodes = watch_nodes(runtime.clone(), sender.clone());
         tokio::spawn(token.clone().run_until_cancelled_owned(pods));
         tokio::spawn(token.clone().run_until_cancelled_owned(nodes));
+        let namespaces = watch_namespaces(runtime.clone(), sender.clone());
+        tokio::spawn(token.clone().run_until_cancelled_owned(namespaces));
         let registry = follow_registry(targets.clone(), sender.clone());
         let remote =
             Watches { runtime: runtime.clone(), source: Arc::clone(&source), sender: sender.clone() };
@@ -136,6 +138,25 @@ async fn watch_nodes(runtime: Runtime, sender: Sender) {
             Seen::Applied(node) => observe::node(&node)
                 .map_or_else(|| Event::NodeDeleted(node.name().into()), Event::NodeApplied),
             Seen::Deleted(node) => Event::NodeDeleted(node.name().into()),
+            Seen::Failed(_) => continue,
+        };
+        send(&sender, Message::Seen(Box::new(event)));
+    }
+}
+
+async fn watch_namespaces(runtime: Runtime, sender: Sender) {
+    let api = Api::<Namespace>::all(runtime.client.clone());
+    let mut events = Box::pin(watch(api, Config::default(), "local", &runtime.metrics));
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Seen::Replaced(all) => {
+                Event::NamespacesReplaced(all.into_iter().map(observe::namespace).collect())
+            }
+            Seen::Applied(namespace) => {
+                let (name, labels) = observe::namespace(namespace);
+                Event::NamespaceApplied(name, labels)
+            }
+            Seen::Deleted(namespace) => Event::NamespaceDeleted(observe::namespace(namespace).0),
             Seen::Failed(_) => continue,
         };
         send(&sender, Message::Seen(Box::new(event)));

@@ -1,6 +1,6 @@
 //! The scheduler of the source: asks targets for each proxy pod, elects one, and allows it.
 //!
-//! Watches: proxy pods (field selector `spec.schedulerName=admiralty-proxy`), virtual nodes, Targets and
+//! Watches: proxy pods (field selector `spec.schedulerName=admiralty-proxy`), virtual nodes, namespaces, Targets and
 //! ClusterTargets with their Secrets; in each usable target the PodChaperons of this source and the
 //! ClusterSummary.
 //!
@@ -27,7 +27,7 @@
 //! | core | pods/binding | create | the election |
 //! | core | pods/status | patch | `PodScheduled` of a proxy pod without a node |
 //! | core | nodes | get, list, watch | virtual nodes |
-//! | core | namespaces (`kube-system`) | get | the UID of this cluster |
+//! | core | namespaces | get, list, watch | the UID of this cluster; labels for selectors of namespaces |
 //! | core | secrets | get, list, watch | kubeconfigs of targets |
 //! | core | events | create | `Scheduled`, `FailedScheduling` |
 //! | multicluster.admiralty.io | targets, clustertargets | get, list, watch | the registry of targets |

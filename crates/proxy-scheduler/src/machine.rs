@@ -49,12 +49,15 @@ enum Timer {
 pub struct Machine {
     ranker: Ranker,
     nodes_listed: bool,
+    namespaces_listed: bool,
     pods_listed: bool,
     targets_listed: bool,
     /// From then on targets that have not been read hold nothing up.
     opens_at: Option<Duration>,
     pods: BTreeMap<Id, PodState>,
     arrivals: u64,
+    /// How many of them look at other pods, or at the nodes of other pods.
+    picky: usize,
     targets: BTreeMap<Id, Target>,
     /// PodChaperons of pods that have not been seen, by pod and target.
     strangers: BTreeMap<Id, BTreeMap<Id, ChaperonSeen>>,
@@ -93,6 +96,18 @@ impl Machine {
                 self.ranker.remove(&name);
                 self.touch_all();
             }
+            Event::NamespacesReplaced(namespaces) => {
+                for (name, labels) in namespaces {
+                    self.ranker.set_namespace(&name, labels);
+                }
+                self.namespaces_listed = true;
+                self.touch_all();
+            }
+            Event::NamespaceApplied(name, labels) => {
+                self.ranker.set_namespace(&name, labels);
+                self.reopened = true;
+            }
+            Event::NamespaceDeleted(name) => self.ranker.remove_namespace(&name),
             Event::Targets(targets) => self.targets_replaced(targets),
             Event::ChaperonsReplaced { target, chaperons } => {
                 self.chaperons_replaced(&target, chaperons, now);
@@ -208,9 +223,10 @@ impl Machine {
         }
     }
 
-    /// Whether decisions may begin: pods, nodes and targets are known, and what targets hold, or time is up.
+    /// Whether decisions may begin: pods, nodes, namespaces and targets are known, and what targets hold, or time is up.
     fn is_open(&mut self, now: Duration) -> bool {
-        if !(self.nodes_listed && self.pods_listed && self.targets_listed) {
+        let listed = self.nodes_listed && self.namespaces_listed && self.pods_listed && self.targets_listed;
+        if !listed {
             return false;
         }
         let opens_at = *self.opens_at.get_or_insert(now + OPENING);

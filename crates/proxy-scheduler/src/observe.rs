@@ -8,8 +8,9 @@ use api::conditions::{Kind, is_true};
 use api::delegate::{Destination, Origin, chaperon};
 use api::v1alpha1::LabelRewriting;
 use api::{ClusterSummary, Node, Pod, PodChaperon, keys, names, raw};
+use k8s_openapi::api::core::v1::Namespace;
 use runtime::{Connection, Target};
-use scheduling::{NodeInfo, PodInfo, Quantity, ResourceList};
+use scheduling::{Labels, NodeInfo, PodInfo, Quantity, ResourceList};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,12 +49,16 @@ pub fn pod(mut pod: Pod, source: &Source) -> PodSeen {
     let (version, terminating) = (pod.resource_version().to_owned(), pod.is_terminating());
     let finished = raw::is_terminal(pod.phase());
     let name = Name { namespace: pod.namespace().into(), name: pod.name().into() };
+    let (info, misread) = match info(&pod) {
+        Ok(info) => (Arc::new(info), None),
+        Err(error) => (Arc::new(blank(&pod)), Some(error)),
+    };
     let place = if pod.node().is_empty() {
-        Place::Unbound(Arc::new(wish(pod, source)))
+        Place::Unbound(Arc::new(wish(pod, source, Arc::clone(&info), misread)))
     } else {
         Place::Bound { node: pod.node().into(), election: election(&pod) }
     };
-    PodSeen { uid, name, version, terminating, finished, place, shown }
+    PodSeen { uid, name, version, terminating, finished, place, info, shown }
 }
 
 fn election(pod: &Pod) -> Option<Election> {
@@ -68,7 +73,7 @@ fn epoch(pod: &Pod) -> u64 {
     pod.annotation(keys::ELECTION_EPOCH).and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
 }
 
-fn wish(pod: Pod, source: &Source) -> Wish {
+fn wish(pod: Pod, source: &Source, info: Arc<PodInfo>, misread: Option<String>) -> Wish {
     // Targets differ in the labels that name them, which do not count for the class.
     let nowhere = Destination { cluster_uid: "", virtual_node: "", labels: LabelRewriting::Rewrite };
     let (template, unreadable) = match chaperon(&pod, source.origin(), nowhere) {
@@ -77,20 +82,17 @@ fn wish(pod: Pod, source: &Source) -> Wish {
     };
     let class = template.annotation(keys::SPEC_HASH).unwrap_or_default();
     let class = Id::from(format!("{}/{class}", pod.namespace()));
-    let (info, misread) = match info(&pod) {
-        Ok(info) => (info, None),
-        Err(error) => (blank(&pod), Some(error)),
-    };
     let hold = hold(&pod, &info, unreadable.or(misread));
     let width = pod.annotation(keys::ASK).and_then(Width::parse);
     let epoch = epoch(&pod);
-    Wish { info: Arc::new(info), class, width, hold, epoch, seed: Arc::new(Seed { pod, template }) }
+    Wish { info, class, width, hold, epoch, seed: Arc::new(Seed { pod, template }) }
 }
 
 fn info(pod: &Pod) -> Result<PodInfo, String> {
     let value = json!({
         "metadata": {
             "namespace": pod.namespace(), "name": pod.name(), "uid": pod.uid(), "labels": pod.metadata.labels,
+            "deletionTimestamp": pod.metadata.deletion_timestamp,
         },
         "spec": pod.spec,
     });
@@ -117,6 +119,12 @@ fn hold(pod: &Pod, info: &PodInfo, unreadable: Option<String>) -> Hold {
         return Hold::Because(format!("annotation {} is not supported yet", keys::NO_RESERVATION));
     }
     Hold::No
+}
+
+/// A namespace: its name and labels.
+#[must_use]
+pub fn namespace(namespace: Namespace) -> (String, Labels) {
+    (namespace.metadata.name.unwrap_or_default(), namespace.metadata.labels.unwrap_or_default())
 }
 
 /// A virtual node; `None` for one that cannot be read.

@@ -3,7 +3,7 @@
 //! Whether there is room is not judged here: only the target knows, and it is asked.
 
 use crate::machine::Id;
-use scheduling::{Framework, NodeInfo, PodInfo, Snapshot};
+use scheduling::{Classes, Framework, Labels, NodeInfo, PodInfo, Snapshot};
 use std::sync::Arc;
 
 /// What is left out: room is ranked by [`crate::machine`] and judged by targets, ports are a matter of real
@@ -20,10 +20,11 @@ const NOT_BETWEEN_CLUSTERS: [&str; 6] = [
 /// What is said of a virtual node whose target does not answer or is not ready.
 const NOT_READY: &str = "the virtual node is not ready";
 
-/// The virtual nodes, and the rules by which pods are kept from them.
+/// The virtual nodes with the pods on them, and the rules by which pods are kept from them.
 pub struct Ranker {
     framework: Framework,
     snapshot: Snapshot,
+    classes: Classes,
 }
 
 /// What the constraints say about each virtual node.
@@ -40,6 +41,7 @@ impl Default for Ranker {
         Self {
             framework: Framework::builder().without(&NOT_BETWEEN_CLUSTERS).build(),
             snapshot: Snapshot::default(),
+            classes: Classes::default(),
         }
     }
 }
@@ -66,6 +68,33 @@ impl Ranker {
         for name in gone {
             self.remove(&name);
         }
+    }
+
+    /// Counts a pod on a virtual node, wherever it was before. Says whether that is new.
+    pub fn place(&mut self, pod: &Arc<PodInfo>, node: &Id) -> bool {
+        let known = self.snapshot.pod(&pod.uid);
+        let same = known.is_some_and(|known| known.spec == pod.spec && known.terminating == pod.terminating);
+        if same && self.snapshot.place_of(&pod.uid) == Some(node) {
+            return false;
+        }
+        let pod = self.classes.share(pod);
+        self.snapshot.assume(pod, node);
+        true
+    }
+
+    /// Counts a pod nowhere. Says whether that is new.
+    pub fn unplace(&mut self, uid: &str) -> bool {
+        self.snapshot.remove_pod(uid).is_some()
+    }
+
+    /// Learns the labels of a namespace, which selectors of namespaces look at.
+    pub fn set_namespace(&mut self, name: &str, labels: Labels) {
+        self.snapshot.set_namespace(name, labels);
+    }
+
+    /// Forgets a namespace.
+    pub fn remove_namespace(&mut self, name: &str) {
+        self.snapshot.remove_namespace(name);
     }
 
     /// Judges every virtual node.

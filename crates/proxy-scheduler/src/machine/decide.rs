@@ -51,6 +51,7 @@ impl Machine {
         // A delete that failed is left to the feedback controller, which removes what has no parent.
         let busy = pod.call.is_some() || pod.asks.values().any(|ask| ask.call.is_some());
         if !busy {
+            self.picky = self.picky.saturating_sub(usize::from(pod.seen.info.spec.is_picky()));
             self.pods.remove(uid);
         }
     }
@@ -120,7 +121,7 @@ impl Machine {
         if pod.call.is_some() || pod.retry_at.is_some_and(|at| at > now) {
             return;
         }
-        if pod.unclear {
+        if pod.unclear.is_some() {
             let reference = pod.reference();
             self.call(uid, PodCall::Reread);
             self.actions.push(Action::Reread { pod: reference });
@@ -197,6 +198,7 @@ impl Machine {
             after,
         });
         self.call(uid, PodCall::Bind { node: best, election });
+        self.count_in(uid);
         true
     }
 

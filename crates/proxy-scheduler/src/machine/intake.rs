@@ -28,18 +28,32 @@ impl Machine {
             pod.absorb(seen, now);
         } else {
             self.arrivals += 1;
+            self.picky += usize::from(seen.info.spec.is_picky());
             self.pods.insert(Arc::clone(&uid), PodState::new(seen, self.arrivals, now));
             for (target, chaperon) in self.strangers.remove(&uid).unwrap_or_default() {
                 self.chaperon_applied(&target, chaperon, now);
             }
         }
+        self.count_in(&uid);
         self.touch(&uid);
+    }
+
+    /// Counts a pod where it is, for the constraints of others.
+    pub(super) fn count_in(&mut self, uid: &Id) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let changed = match pod.counts_on() {
+            Some(node) => self.ranker.place(&pod.seen.info, node),
+            None => self.ranker.unplace(uid),
+        };
+        // Others may be let in now, or may want to be elsewhere.
+        self.reopened |= changed && self.picky > 0;
     }
 
     pub(super) fn pod_deleted(&mut self, uid: &Id) {
         if let Some(pod) = self.pods.get_mut(uid) {
             pod.gone = true;
         }
+        self.count_in(uid);
         self.touch(uid);
     }
 

@@ -1,7 +1,7 @@
 //! What the machine is told and what it answers.
 
 use api::{Pod, PodChaperon};
-use scheduling::{NodeInfo, PodInfo, ResourceList};
+use scheduling::{Labels, NodeInfo, PodInfo, ResourceList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +105,8 @@ pub struct PodSeen {
     /// Its phase is an end.
     pub finished: bool,
     pub place: Place,
+    /// What it counts for on its virtual node, when the constraints of other pods are judged.
+    pub info: Arc<PodInfo>,
     /// The message of its condition PodScheduled=False, if it has one of ours.
     pub shown: Option<String>,
 }
@@ -208,6 +210,10 @@ pub enum Event {
     NodesReplaced(Vec<NodeInfo>),
     NodeApplied(NodeInfo),
     NodeDeleted(Id),
+    /// All namespaces with their labels.
+    NamespacesReplaced(Vec<(String, Labels)>),
+    NamespaceApplied(String, Labels),
+    NamespaceDeleted(String),
     /// All targets as they are now.
     Targets(Vec<TargetSeen>),
     ChaperonsReplaced {

@@ -32,6 +32,7 @@ impl Machine {
             }
             Outcome::Explained(result) => self.explained(uid, result, now),
         }
+        self.count_in(uid);
         self.touch(uid);
     }
 
@@ -218,6 +219,9 @@ impl Machine {
                 } else {
                     self.back_off(uid, now);
                 }
+                if let (Live::Unknown(_), Some(pod)) = (&live, self.pods.get_mut(uid)) {
+                    pod.unclear = Some(node);
+                }
                 self.reread(uid, live, now);
             }
         }
@@ -228,12 +232,13 @@ impl Machine {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         match live {
             Live::Found(seen) if seen.uid == *uid => {
-                pod.unclear = false;
+                pod.unclear = None;
                 pod.absorb(*seen, now);
                 self.track_all(uid, now);
             }
             Live::Found(_) | Live::Gone => pod.gone = true,
-            Live::Unknown(_) => pod.unclear = true,
+            // It is read again until it answers.
+            Live::Unknown(_) => (),
         }
     }
 

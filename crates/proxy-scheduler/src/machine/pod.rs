@@ -240,8 +240,8 @@ pub(crate) struct PodState {
     pub(crate) call: Option<PodCall>,
     /// The pod is no more; what asks for it goes as well.
     pub(crate) gone: bool,
-    /// Nobody knows how the last binding ended.
-    pub(crate) unclear: bool,
+    /// The node of the last binding, if nobody knows how it ended.
+    pub(crate) unclear: Option<Id>,
     pub(crate) since: Duration,
     /// What the user was told last.
     pub(crate) told: Option<String>,
@@ -261,7 +261,7 @@ impl PodState {
             asks: BTreeMap::new(),
             call: None,
             gone: false,
-            unclear: false,
+            unclear: None,
             since: now,
             told,
             tell_after: Duration::ZERO,
@@ -296,6 +296,19 @@ impl PodState {
         match &self.seen.place {
             Place::Unbound(wish) => Some(wish),
             Place::Bound { .. } => None,
+        }
+    }
+
+    /// The virtual node on which it counts for the constraints of others: it is bound there, or may be.
+    pub(crate) fn counts_on(&self) -> Option<&Id> {
+        if self.gone || self.seen.finished {
+            return None;
+        }
+        match (&self.seen.place, &self.call) {
+            (Place::Bound { node, .. }, _) | (Place::Unbound(_), Some(PodCall::Bind { node, .. })) => {
+                Some(node)
+            }
+            (Place::Unbound(_), _) => self.unclear.as_ref(),
         }
     }
 

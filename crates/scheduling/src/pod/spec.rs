@@ -275,6 +275,11 @@ impl PodSpec {
         })
     }
 
+    /// Whether it matters to the pod, or to others because of it, where other pods are.
+    pub fn is_picky(&self) -> bool {
+        !(self.spread.is_empty() && self.affinity.is_empty() && self.anti_affinity.is_empty())
+    }
+
     /// A number that is equal for equal specs, within one process.
     pub fn class(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

@@ -59,9 +59,9 @@ pub(super) fn pod(name: &str, spec: &Value) -> PodSeen {
         whole[key] = value.clone();
     }
     let value = json!({"metadata": {"namespace": "ns", "name": name, "uid": name}, "spec": whole});
-    let info = PodInfo::parse(&value).unwrap();
+    let info = Arc::new(PodInfo::parse(&value).unwrap());
     let wish = Wish {
-        info: Arc::new(info),
+        info: Arc::clone(&info),
         class: id("ns/class"),
         width: None,
         hold: Hold::No,
@@ -75,6 +75,7 @@ pub(super) fn pod(name: &str, spec: &Value) -> PodSeen {
         terminating: false,
         finished: false,
         place: Place::Unbound(Arc::new(wish)),
+        info,
         shown: None,
     }
 }
@@ -106,6 +107,7 @@ impl Desk {
     /// Targets of these names, all empty, with a hundred CPUs each; the first has most room.
     pub(super) fn new(targets: &[&str]) -> Self {
         let mut desk = Self::bare();
+        desk.see(Event::NamespacesReplaced(vec![]));
         desk.see(Event::Targets(targets.iter().map(|name| target(name)).collect()));
         desk.see(Event::NodesReplaced(targets.iter().map(|name| node(name, &Value::Null)).collect()));
         for (index, name) in targets.iter().enumerate() {

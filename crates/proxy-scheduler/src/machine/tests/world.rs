@@ -105,6 +105,7 @@ impl World {
         }
         self.ends.clear();
         self.streams.clear();
+        self.feed(Event::NamespacesReplaced(vec![]));
         self.feed(Event::Targets(self.targets.iter().map(|name| target(name)).collect()));
         self.feed(Event::NodesReplaced(self.targets.iter().map(|name| node(name, &Value::Null)).collect()));
         let pods = self.pods.keys().map(|uid| self.seen(uid)).collect();
