@@ -103,7 +103,7 @@ fn life() -> Vec<Case> {
         case!(drains::a_drained_virtual_node_gives_its_pods_to_others, needs_local),
         case!(drains::pods_of_a_drained_node_of_a_target_run_on_its_other_nodes, needs_local),
         case!(twins::a_cluster_may_be_its_own_target, needs_local),
-        case!(placement::pods_spread_over_both_targets),
+        case!(placement::pods_that_keep_apart_run_in_different_clusters),
         case!(placement::node_selectors_and_taints_of_the_target_are_honoured, needs_local),
         case!(
             placement::w03_pods_with_one_host_port_run_one_on_a_node_and_the_next_when_one_goes,
@@ -124,6 +124,7 @@ fn life() -> Vec<Case> {
 /// Those that disturb a whole cluster, or that others would disturb.
 fn alone() -> Vec<Case> {
     vec![
+        case!(placement::pods_spread_over_both_targets, alone),
         case!(restarts::a_component_killed_amid_a_burst_loses_and_doubles_nothing, needs_local, alone),
         case!(restarts::a_frozen_leader_is_replaced_and_does_no_harm_when_it_wakes, needs_local, alone),
         case!(twins::w07_two_sources_of_one_name_leave_each_others_delegates_alone, needs_local),

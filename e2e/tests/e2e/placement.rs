@@ -27,7 +27,7 @@ pub(crate) async fn pods_spread_over_both_targets(ground: &Ground) -> Result<()>
     ensure!(delegates.len() == 12, "{} delegates for 12 pods", delegates.len());
     for target in ["target-1", "target-2"] {
         let here = delegates.iter().filter(|life| life.cluster == target).count();
-        ensure!(here >= 1, "{here} of 12 pods run in {target}");
+        ensure!(here >= 3, "{here} of 12 pods run in {target}");
     }
     scene.close().await
 }
@@ -107,6 +107,29 @@ pub(crate) async fn node_selectors_and_taints_of_the_target_are_honoured(ground:
     ensure!(intolerant.spec.is_some_and(|spec| spec.node_name.is_none()), "it was bound");
     scene.close().await?;
     pool.end().await
+}
+
+pub(crate) async fn pods_that_keep_apart_run_in_different_clusters(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "apart").await?;
+    let term =
+        json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "apart"}}});
+    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    for name in ["a", "b", "c"] {
+        let mut pod = with(fake_pod(name), "/spec/affinity", apart.clone())?;
+        pod["metadata"]["labels"] = json!({"app": "apart"});
+        pod["metadata"]["annotations"] =
+            json!({key("use-constraints-from-spec-for-proxy-pod-scheduling"): ""});
+        scene.pod(pod).await?;
+    }
+    let waits = one_waits(&scene, 2, &["anti-affinity"]).await?;
+    let pods = scene.pods().list(&ListParams::default()).await?.items;
+    let mut nodes: Vec<String> = pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
+    nodes.sort();
+    ensure!(nodes.len() == 2 && nodes.first() != nodes.last(), "they run on {nodes:?}");
+    let runs = ["a", "b", "c"].into_iter().find(|name| *name != waits).unwrap_or_default();
+    scene.pods().delete(runs, &DeleteParams::default()).await?;
+    soon_ready(&scene, &waits).await?;
+    scene.close().await
 }
 
 pub(crate) async fn w03_pods_with_one_host_port_run_one_on_a_node_and_the_next_when_one_goes(
