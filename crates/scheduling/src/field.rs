@@ -44,6 +44,38 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// The path of a field below this one, present or not.
+    pub(crate) fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// An error about a field below this one, present or not.
+    pub(crate) fn error_at(&self, key: &str, problem: impl Into<String>) -> FieldError {
+        FieldError { path: self.path_of(key), problem: problem.into() }
+    }
+
+    /// The names of the fields below this one that are not among these; null counts as present.
+    pub(crate) fn unknown(&self, known: &[&str]) -> Result<Vec<&'a str>, FieldError> {
+        match self.value {
+            None => Ok(Vec::new()),
+            Some(Value::Object(map)) => {
+                Ok(map.keys().map(String::as_str).filter(|key| !known.contains(key)).collect())
+            }
+            Some(_) => Err(self.error("must be a map")),
+        }
+    }
+
+    pub(crate) fn number(&self) -> Result<Option<f64>, FieldError> {
+        match self.value {
+            None => Ok(None),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| self.error("must be a number")),
+        }
+    }
+
     /// The fields of a list; absent is the empty list.
     pub(crate) fn items(&self) -> Result<Vec<Self>, FieldError> {
         match self.value {

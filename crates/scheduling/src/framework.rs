@@ -3,6 +3,7 @@
 mod cycle;
 mod diagnosis;
 mod event;
+mod part;
 mod profiles;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ pub use cycle::{Framework, FrameworkBuilder, Ranked, Selection};
 pub(crate) use diagnosis::histogram;
 pub use diagnosis::{Diagnosis, NodeRefusal, Nomination, Refusal};
 pub use event::{Event, PodChange};
+pub(crate) use part::{Part, Parts};
 pub use profiles::{Judge, Profiles};
 pub use trial::{Trial, Trials};
 

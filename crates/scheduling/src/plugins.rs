@@ -16,6 +16,7 @@ mod taints;
 #[cfg(test)]
 mod tests;
 
+use crate::config::PluginArgs;
 use crate::framework::Plugin;
 pub use affinity::NodeAffinity;
 pub use company::InterPodAffinity;
@@ -31,22 +32,28 @@ pub use spread::PodTopologySpread;
 pub use supported::Supported;
 pub use taints::TaintToleration;
 
-/// Every plugin with the weight of its scores, in the order in which they are asked.
-pub(crate) fn all() -> Vec<(Box<dyn Plugin>, i64)> {
+/// Every plugin with the default weight of its scores, in the order in which they are asked.
+pub(crate) fn all(args: &PluginArgs) -> Vec<(Box<dyn Plugin>, i64)> {
+    let balance = NodeResourcesBalancedAllocation::new(args.balance.clone());
     vec![
         (Box::new(SchedulingGates), 0),
         (Box::new(Supported), 0),
         (Box::new(NodeName), 0),
         (Box::new(NodeUnschedulable), 0),
         (Box::new(TaintToleration), 3),
-        (Box::new(NodeAffinity::default()), 2),
+        (Box::new(NodeAffinity::new(args.node_affinity.clone())), 2),
         (Box::new(NodePorts), 0),
-        (Box::new(NodeResourcesFit::default()), 1),
-        (Box::new(PodTopologySpread::default()), 2),
-        (Box::new(InterPodAffinity::default()), 2),
+        (Box::new(NodeResourcesFit::new(args.fit.clone())), 1),
+        (Box::new(PodTopologySpread::new(args.spread.clone())), 2),
+        (Box::new(InterPodAffinity::new(args.company.clone())), 2),
         (Box::new(NodeDeclaredFeatures), 0),
-        (Box::new(DefaultPreemption::default()), 0),
-        (Box::new(NodeResourcesBalancedAllocation::default()), 1),
+        (Box::new(DefaultPreemption { args: args.preemption.clone() }), 0),
+        (Box::new(balance), 1),
         (Box::new(ImageLocality), 1),
     ]
+}
+
+/// One plugin by its name.
+pub(crate) fn make(name: &str, args: &PluginArgs) -> Option<Box<dyn Plugin>> {
+    all(args).into_iter().map(|(plugin, _)| plugin).find(|plugin| plugin.name() == name)
 }

@@ -15,6 +15,7 @@ pub use classes::Classes;
 pub use spec::{
     AffinityTerm, HostPort, Operator, PodAffinity, PodSpec, Policy, SpreadConstraint, Toleration, Weighted,
 };
+pub(crate) use spec::{node_terms, preferred_nodes};
 
 /// A pod: who it is, where it is, and (shared with all pods that look alike) what it asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -161,6 +161,10 @@ impl NodeTerm {
         Ok(term)
     }
 
+    pub(crate) fn is_malformed(&self) -> bool {
+        self.malformed
+    }
+
     /// True for a term that says nothing, which matches no node.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.names.is_empty() && !self.malformed

@@ -2,6 +2,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::config::PluginArgs;
 use crate::framework::{
     Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Nomination, Plugin, PostFilter, PreFilter, QueueSort,
     Refusal, Rejection, Trials,
@@ -100,8 +101,15 @@ impl Prepared<'_> {
 impl Framework {
     /// All plugins of this crate, with upstream's order and weights.
     pub fn builder() -> FrameworkBuilder {
-        let entries = plugins::all().into_iter().map(|(plugin, weight)| Entry { plugin, weight }).collect();
+        let plugins = plugins::all(&PluginArgs::default());
+        let entries = plugins.into_iter().map(|(plugin, weight)| Entry { plugin, weight }).collect();
         FrameworkBuilder { entries, sort: Box::new(plugins::PrioritySort) }
+    }
+
+    /// These plugins with the weights of their scores, in this order.
+    pub(crate) fn of(plugins: Vec<(Box<dyn Plugin>, i64)>) -> Self {
+        let entries = plugins.into_iter().map(|(plugin, weight)| Entry { plugin, weight }).collect();
+        FrameworkBuilder { entries, sort: Box::new(plugins::PrioritySort) }.build()
     }
 
     /// Names of the plugins in their order.

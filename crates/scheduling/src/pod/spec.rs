@@ -97,7 +97,7 @@ pub struct SpreadConstraint {
 }
 
 impl SpreadConstraint {
-    fn parse(field: &Field<'_>, labels: &Labels) -> Result<Self, FieldError> {
+    pub(crate) fn parse(field: &Field<'_>, labels: &Labels) -> Result<Self, FieldError> {
         let policy = |key: &str, default| {
             Ok(match field.get(key).text()? {
                 None => default,
