@@ -1,5 +1,7 @@
 //! One call per action.
 
+mod evict;
+
 use std::sync::Arc;
 
 use api::{ClusterSummary, Pod, PodChaperon, keys};
@@ -57,10 +59,18 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
             }
             result
         }
-        Action::RefusePod { pod, uid, version, message, since } => {
+        Action::RefusePod { pod, uid, version, message, since, nomination } => {
             info!(object = %pod, reason = %message, "fits nowhere");
-            refuse_pod(context, pod, &refusal((uid, version), message, since.as_deref())).await
+            let mut patch = refusal((uid, version), message, since.as_deref());
+            if let Some(status) = patch["status"].as_object_mut() {
+                status.extend(evict::nominated(nomination));
+            }
+            refuse_pod(context, pod, &patch).await
         }
+        Action::Unnominate { pod, uid } => evict::unnominate(context, pod, uid).await,
+        Action::Disrupt(eviction) => evict::disrupt(context, eviction).await,
+        Action::Evict(eviction) => evict::delete(context, eviction).await,
+        Action::TellVictim(eviction) => evict::tell(context, eviction).await,
         Action::CreateSummary(summary) => create_summary(context, summary).await,
         Action::PatchSummary(patch) => patch_summary(context, patch).await,
     };
@@ -78,6 +88,10 @@ fn kind(action: &Action) -> &'static str {
         Action::Refuse { .. } => "refuse",
         Action::Bind { .. } => "bind",
         Action::RefusePod { .. } => "refuse_pod",
+        Action::Unnominate { .. } => "unnominate",
+        Action::Disrupt(_) => "disrupt",
+        Action::Evict(_) => "evict",
+        Action::TellVictim(_) => "tell_victim",
         Action::CreateSummary(_) => "create_summary",
         Action::PatchSummary(_) => "patch_summary",
     }

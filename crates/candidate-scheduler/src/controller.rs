@@ -9,6 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource, ResourceExt};
 use runtime::{CancellationToken, Chain, Runtime, watch};
@@ -21,7 +22,7 @@ use tracing::{info, warn};
 use crate::apply::{Context, apply};
 use crate::args::Args;
 use crate::metrics::Metrics;
-use crate::observe::{Change, ChaperonSeen, Name, NodeSeen, PodSeen, Seen};
+use crate::observe::{BudgetSeen, Change, ChaperonSeen, Name, NodeSeen, PodSeen, Seen};
 use crate::plan::{Action, Model, Outcome, Settings};
 use runtime::standby::Term;
 
@@ -109,7 +110,7 @@ async fn schedule(
         let begin = Instant::now();
         let actions = model.decide(now());
         let seconds = begin.elapsed().as_secs_f64();
-        context.metrics.decided(seconds, model.counts());
+        context.metrics.decided(seconds, &model.counts());
         if counted.elapsed() >= COUNT_EVERY {
             counted = Instant::now();
             context.metrics.waiting(model.lengths(), model.reservations());
@@ -157,6 +158,7 @@ impl Watches<'_> {
         self.objects::<Pod>(&mut tasks, unfinished);
         self.objects::<PodChaperon>(&mut tasks, Config::default());
         self.objects::<Namespace>(&mut tasks, Config::default());
+        self.objects::<PodDisruptionBudget>(&mut tasks, Config::default());
         self.summary(&mut tasks);
         self.admission::<ServiceAccount>(&mut tasks);
         self.admission::<ResourceQuota>(&mut tasks);
@@ -300,6 +302,23 @@ impl Reduce for Namespace {
 
     fn wrap(change: Change<(Arc<str>, Labels), Arc<str>>) -> Seen {
         Seen::Namespace(change)
+    }
+}
+
+impl Reduce for PodDisruptionBudget {
+    type Left = BudgetSeen;
+    type Key = Name;
+
+    fn reduce(&self) -> BudgetSeen {
+        BudgetSeen::read(self.key(), &serde_json::to_value(self).unwrap_or_default())
+    }
+
+    fn key(&self) -> Name {
+        Name::new(&self.namespace().unwrap_or_default(), &self.name_any())
+    }
+
+    fn wrap(change: Change<BudgetSeen, Name>) -> Seen {
+        Seen::Budget(change)
     }
 }
 

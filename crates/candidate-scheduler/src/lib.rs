@@ -1,12 +1,13 @@
 //! The candidate scheduler of a target cluster.
 //!
-//! **Watches** nodes, unfinished pods, PodChaperons and its own ClusterSummary; of namespaces, ServiceAccounts,
+//! **Watches** nodes, unfinished pods, PodDisruptionBudgets, PodChaperons and its own ClusterSummary; of namespaces, ServiceAccounts,
 //! quotas, limit ranges and admission webhooks only that they changed.
 //!
 //! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
 //! `reserved-attempt`) or, while it has no delegate, the condition `PodScheduled=False` with the reason; bindings of
-//! pods with its scheduler name that have no node yet, and the same condition on those that fit nowhere; the
-//! ClusterSummary `singleton`.
+//! pods with its scheduler name that have no node yet, and the same condition on those that fit nowhere, with the node
+//! that room is made on (`nominatedNodeName`); on pods of lower priority the condition `DisruptionTarget` before it
+//! deletes them to make that room, and an event `Preempted`; the ClusterSummary `singleton`.
 //!
 //! **Promises**
 //! - A PodChaperon is scheduled as if it were the pod that admission would make of it, which a dry run tells.
@@ -18,6 +19,8 @@
 //! - A refusal is written only on the state that it is about, and never once a node is reserved.
 //! - After a restart everything that was promised is counted again before anything is decided.
 //! - A pod that needs what this release does not know (claims, for example) is refused in words, never placed.
+//! - Real pods make pods of lower priority go as upstream's do, with its budgets, choices and words. A PodChaperon never
+//!   does, and nobody takes what was promised to one.
 //! - No event `Scheduled` is written for delegates: their PodChaperon tells the story.
 //!
 //! **Ready** is a replica that could list and watch everything, and, if it leads, has counted what was promised before.
@@ -63,11 +66,19 @@ pub const RIGHTS: &[Right] = &[
     right(
         "",
         "pods",
-        &["list", "watch", "create"],
-        "what is placed where; create is only sent with dryRun=All, to learn what admission makes of a delegate",
+        &["list", "watch", "create", "delete"],
+        "what is placed where; create is only sent with dryRun=All, to learn what admission makes of a delegate; \
+         deletes pods that make room for one of higher priority",
     ),
     right("", "pods/binding", &["create"], "binds pods of the scheduler name admiralty-candidate"),
-    right("", "pods/status", &["patch"], "says on a real pod why it fits nowhere"),
+    right(
+        "",
+        "pods/status",
+        &["patch"],
+        "says on a real pod why it fits nowhere and where room is made for it; on those that make room, why they go",
+    ),
+    right("policy", "poddisruptionbudgets", &["list", "watch"], "whom to spare when room is made"),
+    right("events.k8s.io", "events", &["create"], "records on a pod that it made room, and for whom"),
     right(
         "",
         "namespaces",

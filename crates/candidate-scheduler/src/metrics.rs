@@ -1,7 +1,8 @@
 //! What this service counts, besides what all services do.
 
 use prometheus::{
-    Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, exponential_buckets,
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    exponential_buckets,
 };
 use runtime::metrics::register;
 use scheduling::Lengths;
@@ -16,6 +17,8 @@ pub struct Metrics {
     reservations: IntGauge,
     expired: IntCounterVec,
     dry_runs: IntCounterVec,
+    preemptions: IntCounter,
+    victims: Histogram,
 }
 
 impl Metrics {
@@ -40,6 +43,14 @@ impl Metrics {
             "multicluster_candidate_scheduler_reservations",
             "PodChaperons for which room is held.",
         )?;
+        // These two have upstream's names and buckets.
+        let preemptions = IntCounter::new(
+            "scheduler_preemption_attempts_total",
+            "How often it was looked for pods that could make room.",
+        )?;
+        let victims =
+            HistogramOpts::new("scheduler_preemption_victims", "How many pods had to make room for one.")
+                .buckets(exponential_buckets(1.0, 2.0, 7)?);
         Ok(Self {
             attempts: counter("attempts_total", "Scheduling cycles by result.", "result")?,
             decision: register(registry, &Histogram::with_opts(decision)?)?,
@@ -47,14 +58,20 @@ impl Metrics {
             reservations: register(registry, &reservations)?,
             expired: counter("reservations_ended_total", "Reservations taken back, by cause.", "cause")?,
             dry_runs: counter("dry_runs_total", "Dry-run creations by answer.", "answer")?,
+            preemptions: register(registry, &preemptions)?,
+            victims: register(registry, &Histogram::with_opts(victims)?)?,
         })
     }
 
-    pub fn decided(&self, seconds: f64, counts: Counts) {
+    pub fn decided(&self, seconds: f64, counts: &Counts) {
         self.decision.observe(seconds);
         self.attempts.with_label_values(&["placed"]).inc_by(counts.placed);
         self.attempts.with_label_values(&["refused"]).inc_by(counts.refused);
         self.expired.with_label_values(&["expired"]).inc_by(counts.expired);
+        self.preemptions.inc_by(counts.preemptions);
+        for victims in &counts.victims {
+            self.victims.observe(f64::from(u32::try_from(*victims).unwrap_or(u32::MAX)));
+        }
     }
 
     pub fn waiting(&self, lengths: Lengths, reservations: usize) {

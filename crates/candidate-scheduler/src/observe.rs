@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use api::{ClusterSummary, keys, raw};
-use scheduling::{Labels, NodeInfo, PodInfo};
+use scheduling::{Budget, Labels, NodeInfo, PodInfo};
 use serde_json::{Value, json};
 
 /// Namespace and name of an object.
@@ -207,7 +207,7 @@ impl ChaperonSeen {
             refusal: refusal(&chaperon.status),
             template: template(chaperon),
             pod: match PodInfo::parse(&pod) {
-                Ok(info) => Ok(Arc::new(without_parent(info))),
+                Ok(info) => Ok(Arc::new(PodInfo { promise: true, ..without_parent(info) })),
                 Err(error) => Err(error.to_string()),
             },
             manifest: Arc::new(manifest),
@@ -254,6 +254,20 @@ fn template(chaperon: &api::PodChaperon) -> TemplateKey {
     }
 }
 
+/// A PodDisruptionBudget.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BudgetSeen {
+    pub name: Name,
+    /// None if it cannot be read; then it protects nobody.
+    pub budget: Option<Box<Budget>>,
+}
+
+impl BudgetSeen {
+    pub fn read(name: Name, budget: &Value) -> Self {
+        Self { name, budget: Budget::parse(budget).ok().map(Box::new) }
+    }
+}
+
 /// The changes of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change<T, K> {
@@ -270,6 +284,7 @@ pub enum Seen {
     Pod(Change<PodSeen, Name>),
     Chaperon(Change<ChaperonSeen, Name>),
     Namespace(Change<(Arc<str>, Labels), Arc<str>>),
+    Budget(Change<BudgetSeen, Name>),
     Summary(Option<Box<ClusterSummary>>),
     /// What admission answers may be different now, in one namespace or everywhere.
     Admission(Option<Arc<str>>),

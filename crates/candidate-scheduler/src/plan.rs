@@ -7,6 +7,7 @@ mod calls;
 mod chaperons;
 mod kubelets;
 mod pods;
+mod preemption;
 mod refusals;
 mod reservations;
 mod retries;
@@ -26,9 +27,10 @@ use scheduling::{
 use serde_json::Value;
 
 use crate::observe::{Change, Name, NodeSeen, Seen, TemplateKey};
-pub use calls::{Action, Admission, Outcome};
+pub use calls::{Action, Admission, Eviction, Outcome};
 use chaperons::Chaperon;
 use pods::Pod;
+use preemption::Room;
 use summary::Publication;
 use templates::Template;
 
@@ -59,14 +61,25 @@ struct Synced {
     nodes: bool,
     pods: bool,
     chaperons: bool,
+    budgets: bool,
+}
+
+impl Synced {
+    fn all(&self) -> bool {
+        self.nodes && self.pods && self.chaperons && self.budgets
+    }
 }
 
 /// Decisions since the last call of [`Model::counts`], for metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
     pub placed: u64,
     pub refused: u64,
     pub expired: u64,
+    /// How often it was looked for room that others could make.
+    pub preemptions: u64,
+    /// How many had to go each time that it was found.
+    pub victims: Vec<usize>,
 }
 
 /// Everything that is known, decided and under way.
@@ -80,6 +93,8 @@ pub struct Model {
     pods: HashMap<Name, Pod>,
     /// The delegate of each chaperon, by the chaperon's UID.
     delegates: HashMap<Arc<str>, Name>,
+    /// Room that is being made, by the UID of the pod that needs it.
+    rooms: HashMap<Arc<str>, Room>,
     templates: BTreeMap<TemplateKey, Template>,
     synced: Synced,
     /// Everything was seen once, and what was promised before is counted again.
@@ -105,9 +120,8 @@ pub struct Model {
 
 impl Model {
     pub fn new(settings: Settings) -> Self {
-        let framework = || Framework::builder().without(&["DefaultPreemption"]).build();
-        let mut profiles = Profiles::from(framework());
-        profiles.set(keys::CANDIDATE_SCHEDULER, framework());
+        let mut profiles = Profiles::from(Framework::builder().build());
+        profiles.set(keys::CANDIDATE_SCHEDULER, Framework::builder().build());
         Self {
             settings,
             profiles,
@@ -116,6 +130,7 @@ impl Model {
             chaperons: HashMap::new(),
             pods: HashMap::new(),
             delegates: HashMap::new(),
+            rooms: HashMap::new(),
             templates: BTreeMap::new(),
             synced: Synced::default(),
             started: false,
@@ -140,10 +155,11 @@ impl Model {
             Seen::Pod(change) => self.see_pods(change, now),
             Seen::Chaperon(change) => self.see_chaperons(change, now),
             Seen::Namespace(change) => self.see_namespaces(change, now),
+            Seen::Budget(change) => self.see_budgets(change),
             Seen::Summary(summary) => self.publication.seen(summary),
             Seen::Admission(namespace) => self.forget_admission(namespace.as_deref()),
         }
-        if !self.started && self.synced.nodes && self.synced.pods && self.synced.chaperons {
+        if !self.started && self.synced.all() {
             self.started = true;
             self.recall(now);
         }
@@ -158,7 +174,10 @@ impl Model {
                 | Action::Release { .. }
                 | Action::Refuse { .. }
                 | Action::Bind { .. }
-                | Action::RefusePod { .. }),
+                | Action::RefusePod { .. }
+                | Action::Unnominate { .. }
+                | Action::Disrupt(_)
+                | Action::Evict(_)),
                 Outcome::Unknown,
             ) => {
                 self.repeat_later(action, now + RETRY_MS);
@@ -177,6 +196,9 @@ impl Model {
             }
             (Action::Bind { pod, uid, node }, outcome) => self.bind_ended((&pod, &uid), &node, &outcome, now),
             (Action::RefusePod { pod, uid, .. }, outcome) => self.pod_refusal_ended(&pod, &uid, &outcome),
+            (Action::Disrupt(eviction), outcome) => self.disrupt_ended(eviction, &outcome, now),
+            (Action::Evict(eviction), outcome) => self.evict_ended(eviction, &outcome, now),
+            (Action::Unnominate { .. } | Action::TellVictim(_), _) => {}
             (Action::CreateSummary(_) | Action::PatchSummary(_), outcome) => {
                 self.publication.ended(&outcome, now);
             }
@@ -301,24 +323,24 @@ impl Model {
         self.happened(&Event::Namespace, now);
     }
 
-    /// The best node for a pod, one of `avoided` only if no other fits. A refusal holds for all equal pods until
-    /// something changes.
-    fn evaluate(&mut self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Arc<Diagnosis>> {
+    /// The best node for a pod. A refusal holds for all equal pods until something changes.
+    fn evaluate(&mut self, pod: &PodInfo) -> Result<Arc<str>, Arc<Diagnosis>> {
         let class = Arc::as_ptr(&pod.spec) as usize;
         if let Some((_, diagnosis)) = self.memo.get(&class) {
             return Err(Arc::clone(diagnosis));
         }
-        match Judge::new(&self.profiles, &self.snapshot).evaluate(pod) {
-            Ok(selection) => {
-                let mut ranked = selection.ranked.into_iter().map(|ranked| ranked.node);
-                Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
-            }
-            Err(diagnosis) => {
-                let diagnosis = Arc::new(*diagnosis);
-                self.memo.insert(class, (Arc::clone(&pod.spec), Arc::clone(&diagnosis)));
-                Err(diagnosis)
-            }
-        }
+        self.choose(pod, &BTreeSet::new()).map_err(|diagnosis| {
+            let diagnosis = Arc::new(*diagnosis);
+            self.memo.insert(class, (Arc::clone(&pod.spec), Arc::clone(&diagnosis)));
+            diagnosis
+        })
+    }
+
+    /// The best node for one pod, one of `avoided` only if no other fits.
+    fn choose(&self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Box<Diagnosis>> {
+        let selection = Judge::new(&self.profiles, &self.snapshot).evaluate(pod)?;
+        let mut ranked = selection.ranked.into_iter().map(|ranked| ranked.node);
+        Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
     }
 
     /// Moves what waits for such an event.

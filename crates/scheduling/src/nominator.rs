@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::pod::PodInfo;
@@ -17,6 +17,8 @@ pub struct Nominator {
     by_node: BTreeMap<Arc<str>, Vec<Arc<PodInfo>>>,
     /// The node of each pod, by the pod's UID.
     by_uid: HashMap<Arc<str>, Arc<str>>,
+    /// UIDs of pods for which others are being asked to go.
+    making: HashSet<Arc<str>>,
 }
 
 impl Nominator {
@@ -66,18 +68,33 @@ impl Nominator {
         });
         match pod.nominated.clone().or_else(|| known.filter(|_| silent)) {
             Some(node) => self.nominate(Arc::clone(pod), &node),
-            None => self.remove(&pod.uid),
+            None => drop(self.remove(&pod.uid)),
         }
     }
 
-    /// The pod waits for no node any more.
-    pub fn remove(&mut self, uid: &str) {
-        let Some(node) = self.by_uid.remove(uid) else { return };
-        if let Some(waiting) = self.by_node.get_mut(&node) {
-            waiting.retain(|pod| *pod.uid != *uid);
-            if waiting.is_empty() {
-                self.by_node.remove(&node);
-            }
+    /// The pod waits for no node any more. It is returned with the node that it waited for.
+    pub fn remove(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Arc<str>)> {
+        let node = self.by_uid.remove(uid)?;
+        let waiting = self.by_node.get_mut(&node)?;
+        let pod = waiting.iter().position(|pod| *pod.uid == *uid).map(|index| waiting.remove(index));
+        if waiting.is_empty() {
+            self.by_node.remove(&node);
         }
+        pod.map(|pod| (pod, node))
+    }
+
+    /// Others are being asked to go, so that the pod need not be tried before all of them were.
+    pub fn begin(&mut self, uid: &Arc<str>) {
+        self.making.insert(Arc::clone(uid));
+    }
+
+    /// All were asked that had to be.
+    pub fn end(&mut self, uid: &str) {
+        self.making.remove(uid);
+    }
+
+    /// Are others still being asked to go for this pod?
+    pub fn is_making_room(&self, uid: &str) -> bool {
+        self.making.contains(uid)
     }
 }

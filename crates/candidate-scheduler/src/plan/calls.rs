@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use scheduling::PodInfo;
+use scheduling::{Nomination, PodInfo};
 use serde_json::Value;
 
 use crate::observe::{Name, TemplateKey};
@@ -43,17 +43,42 @@ pub enum Action {
         uid: Arc<str>,
         node: Arc<str>,
     },
-    /// Say on a pod why it cannot be scheduled, unless anything changed since `version`.
+    /// Say on a pod why it cannot be scheduled and for which node it waits now, unless anything changed since
+    /// `version`.
     RefusePod {
         pod: Name,
         uid: Arc<str>,
         version: Arc<str>,
         message: String,
         since: Option<String>,
+        nomination: Nomination,
     },
+    /// Say on a pod that it waits for no node any more.
+    Unnominate {
+        pod: Name,
+        uid: Arc<str>,
+    },
+    /// Say on a pod why it has to go.
+    Disrupt(Eviction),
+    /// Delete it.
+    Evict(Eviction),
+    /// Record on it that it was deleted, and for whom.
+    TellVictim(Eviction),
     /// Create the ClusterSummary, or change what is there by a merge patch.
     CreateSummary(Value),
     PatchSummary(Value),
+}
+
+/// A pod that has to make way for another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eviction {
+    pub victim: Name,
+    pub uid: Arc<str>,
+    pub node: Arc<str>,
+    /// For whom: the pod, its UID and the name of its scheduler.
+    pub preemptor: Name,
+    pub preemptor_uid: Arc<str>,
+    pub scheduler: String,
 }
 
 /// How a call ended.

@@ -1,6 +1,6 @@
 //! Reservations: asked for by chaperons, promised for a while, taken back unless they were allowed.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use scheduling::{Judge, PodInfo, Queued};
@@ -285,7 +285,7 @@ impl Model {
             return;
         }
         let Some(pod) = self.current_shape(name, now) else { return };
-        match self.evaluate(&pod, &BTreeSet::new()) {
+        match self.evaluate(&pod) {
             Ok(node) => {
                 self.counts.placed += 1;
                 self.place(pod, &node);

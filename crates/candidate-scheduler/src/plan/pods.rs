@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use scheduling::{Event, Judge, PodChange, PodInfo, Queued};
+use scheduling::{Event, Judge, Nomination, PodChange, PodInfo, Queued};
 
 use crate::observe::{Change, Name, PodSeen, Refusal};
 use crate::plan::{Action, Key, Model, Outcome};
@@ -18,6 +18,8 @@ pub(super) struct Pod {
     binding: Option<Queued<Key>>,
     refusal: Option<Refusal>,
     refusing: bool,
+    /// What to say once that is said.
+    next_refusal: Option<(String, Nomination)>,
 }
 
 impl Pod {
@@ -74,6 +76,7 @@ impl Model {
             binding: None,
             refusal: None,
             refusing: false,
+            next_refusal: None,
         });
         known.version = Arc::clone(&seen.version);
         known.refusal = seen.refusal.clone();
@@ -119,7 +122,9 @@ impl Model {
         let placed = self.pods.get(name).is_some_and(Pod::placed);
         if seen.terminating {
             self.queue.remove(&Key::Pod(name.clone()));
+            self.needs_no_room(&seen.uid, now);
         } else if !placed {
+            self.nomination_is(&info, now);
             let judge = Judge::new(&self.profiles, &self.snapshot);
             self.queue.add(Key::Pod(name.clone()), info, now, judge);
         }
@@ -128,6 +133,7 @@ impl Model {
     fn pod_gone(&mut self, name: &Name, now: u64) {
         let Some(pod) = self.pods.remove(name) else { return };
         self.queue.remove(&Key::Pod(name.clone()));
+        self.needs_no_room(&pod.uid, now);
         if let Some(chaperon) = &pod.chaperon
             && self.delegates.get(chaperon) == Some(name)
         {
@@ -164,7 +170,7 @@ impl Model {
         let kept = reserved.filter(|node| !avoided.contains(node) && self.fits(&info, node));
         let chosen = match kept {
             Some(node) => Ok(node),
-            None => self.evaluate(&info, &avoided),
+            None => self.choose(&info, &avoided),
         };
         match chosen {
             Ok(node) => {
@@ -176,7 +182,8 @@ impl Model {
                 self.counts.refused += 1;
                 let judge = Judge::new(&self.profiles, &self.snapshot);
                 self.queue.refused(queued, diagnosis.plugins.clone(), now, judge);
-                self.refuse_pod(name, &diagnosis.message());
+                self.refuse_pod(name, &diagnosis.message(), changed(&info, &diagnosis.nomination));
+                self.make_room(name, &info, &diagnosis, now);
             }
         }
         if let Some(held) = held {
@@ -215,10 +222,15 @@ impl Model {
         self.settle_owner(name, now);
     }
 
-    /// Says why a pod cannot be scheduled, unless that stands on it already.
-    fn refuse_pod(&mut self, name: &Name, message: &str) {
-        let Some(pod) = self.pods.get_mut(name).filter(|pod| !pod.refusing) else { return };
-        if pod.refusal.as_ref().is_some_and(|refusal| refusal.message == message) {
+    /// Says why a pod cannot be scheduled and for which node it waits, unless that stands on it already.
+    fn refuse_pod(&mut self, name: &Name, message: &str, nomination: Nomination) {
+        let Some(pod) = self.pods.get_mut(name) else { return };
+        if pod.refusing {
+            pod.next_refusal = Some((message.to_owned(), nomination));
+            return;
+        }
+        let said = pod.refusal.as_ref().is_some_and(|refusal| refusal.message == message);
+        if said && nomination == Nomination::Keep {
             return;
         }
         let since = pod.refusal.as_ref().and_then(|refusal| refusal.since.clone());
@@ -230,6 +242,7 @@ impl Model {
             version: Arc::clone(&pod.version),
             message: message.to_owned(),
             since,
+            nomination,
         });
     }
 
@@ -244,5 +257,18 @@ impl Model {
             | Outcome::NotFound
             | Outcome::Denied(_) => pod.refusal = None,
         }
+        if let Some((message, nomination)) = pod.next_refusal.take().filter(|_| !pod.placed()) {
+            self.refuse_pod(name, &message, nomination);
+        }
     }
+}
+
+/// What has to be written about the node that a pod waits for, given what stands on the pod.
+fn changed(pod: &PodInfo, nomination: &Nomination) -> Nomination {
+    let stands = match nomination {
+        Nomination::Keep => true,
+        Nomination::Clear => pod.nominated.is_none(),
+        Nomination::Node(node) => pod.nominated.as_ref() == Some(node),
+    };
+    if stands { Nomination::Keep } else { nomination.clone() }
 }

@@ -44,10 +44,16 @@ impl Model {
                 }
                 *version = pod.version();
             }
+            // Without the pod that needs the room, nobody has to go.
+            Action::Disrupt(eviction) | Action::Evict(eviction) => {
+                return self.rooms.contains_key(&eviction.preemptor_uid).then_some(action);
+            }
             Action::DryRun { .. }
             | Action::Reserve { .. }
             | Action::Release { .. }
             | Action::Bind { .. }
+            | Action::Unnominate { .. }
+            | Action::TellVictim(_)
             | Action::CreateSummary(_)
             | Action::PatchSummary(_) => {}
         }

@@ -1,4 +1,5 @@
 mod late;
+mod preemption;
 mod world;
 
 use serde_json::json;
@@ -31,6 +32,7 @@ impl Bench {
         bench.model.see(Seen::Node(Change::All(names.iter().map(|name| node(name, json!({}))).collect())), 0);
         bench.model.see(Seen::Pod(Change::All(vec![])), 0);
         bench.model.see(Seen::Chaperon(Change::All(vec![])), 0);
+        bench.model.see(Seen::Budget(Change::All(vec![])), 0);
         bench
     }
 
@@ -407,6 +409,7 @@ fn after_a_restart_promises_are_counted_before_anything_is_decided() {
     bench.see(Seen::Pod(Change::All(vec![])));
     assert_eq!(bench.wants(), []);
     bench.see(Seen::Node(Change::All(vec![node("n1", json!({})), node("n2", json!({}))])));
+    bench.see(Seen::Budget(Change::All(vec![])));
     assert_eq!(bench.wants(), []);
     assert!(!bench.model.ready());
     let wanted = bench.admit();
@@ -500,7 +503,9 @@ fn an_ordinary_pod_of_the_scheduler_is_placed_and_one_that_fits_nowhere_is_told_
     bench.pod(pod("y", false, None));
     let wanted = bench.wants();
     let [Action::RefusePod { message, .. }] = wanted.as_slice() else { panic!("{wanted:?}") };
-    assert_eq!(message, "0/1 nodes are available: 1 Insufficient cpu.");
+    let sentence = "0/1 nodes are available: 1 Insufficient cpu. \
+        preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+    assert_eq!(message, sentence);
     bench.done(&wanted[0]);
     bench.pod(PodSeen {
         refusal: Some(Refusal { message: message.clone(), since: None }),

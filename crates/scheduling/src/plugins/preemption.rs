@@ -6,7 +6,9 @@ mod victims;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::config::PreemptionArgs;
-use crate::framework::{Candidate, Code, Cycle, Diagnosis, Event, Plugin, PostFilter, Trials, histogram};
+use crate::framework::{
+    Candidate, Code, Cycle, Diagnosis, Event, Plugin, PostFilter, Rejection, Trials, histogram,
+};
 use crate::pod::PodInfo;
 use crate::snapshot::Node;
 pub use rank::Cost;
@@ -108,6 +110,19 @@ fn nowhere(node_count: usize, failures: &[Failure]) -> PostFilter {
 impl Plugin for DefaultPreemption {
     fn name(&self) -> &'static str {
         "DefaultPreemption"
+    }
+
+    /// Held back while others are being asked to go for it.
+    fn pre_enqueue(&self, cycle: Cycle<'_>) -> Result<(), Rejection> {
+        if cycle.snapshot.nominator().is_making_room(&cycle.pod.uid) {
+            let reason = "waiting for the preemption for this pod to be finished";
+            return Err(Rejection::unresolvable(reason));
+        }
+        Ok(())
+    }
+
+    fn may_open(&self, event: &Event) -> bool {
+        matches!(event, Event::PodGone(_))
     }
 
     fn post_filter<'a>(

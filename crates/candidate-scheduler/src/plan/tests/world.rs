@@ -95,6 +95,7 @@ impl World {
             .push_back(Seen::Chaperon(Change::All(self.chaperons.values().map(see_chaperon).collect())));
         self.events.push_back(Seen::Pod(Change::All(self.pods.values().map(see_pod).collect())));
         self.events.push_back(Seen::Node(Change::All(self.nodes.values().map(see_node).collect())));
+        self.events.push_back(Seen::Budget(Change::All(vec![])));
     }
 
     fn changed_chaperon(&mut self, name: &str) {
@@ -226,6 +227,9 @@ impl World {
             Action::Bind { pod, uid, node } => self.bind(pod, uid, node),
             Action::RefusePod { .. } | Action::CreateSummary(_) | Action::PatchSummary(_) => {
                 Outcome::Done { version: None }
+            }
+            Action::Unnominate { .. } | Action::Disrupt(_) | Action::Evict(_) | Action::TellVictim(_) => {
+                panic!("all have the same priority")
             }
         }
     }
