@@ -21,6 +21,30 @@ pub struct Refused {
     pub nodes: Vec<String>,
 }
 
+/// A node that fits once some pods are gone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Candidate {
+    pub node: String,
+    /// Sorted by namespace and name.
+    pub victims: Vec<String>,
+    /// Victims that a PodDisruptionBudget protects.
+    pub violations: usize,
+}
+
+/// What is done to make room for a pod that fits nowhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Preemption {
+    /// Sorted by node.
+    #[serde(default)]
+    pub candidates: Vec<Candidate>,
+    /// Nodes among which there is nothing to choose, sorted.
+    #[serde(default)]
+    pub best: Vec<String>,
+    /// The node that was chosen; empty if none.
+    #[serde(default)]
+    pub nominated: String,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -72,6 +96,9 @@ pub struct Answer {
     /// Where the pod was assumed, in a sequence.
     #[serde(default)]
     pub node: String,
+    /// Present if room was to be made and the pod fits nowhere.
+    #[serde(default)]
+    pub preemption: Option<Preemption>,
 }
 
 impl Answer {
@@ -108,6 +135,7 @@ impl Answer {
             decisive: Vec::new(),
             skipped: Vec::new(),
             node: String::new(),
+            preemption: None,
         }
     }
 }

@@ -28,13 +28,14 @@ pub fn differences(pod: &Value, ours: &Answer, upstream: &Answer) -> Vec<String>
         found.push(format!("verdict: {}; upstream: {}", says(ours), says(upstream)));
         return found;
     }
+    let message = message(ours, upstream);
     let mut check = |what: &str, ours: &dyn std::fmt::Debug, upstream: &dyn std::fmt::Debug| {
         let (ours, upstream) = (format!("{ours:?}"), format!("{upstream:?}"));
         if ours != upstream {
             found.push(format!("{what}: {ours}; upstream: {upstream}"));
         }
     };
-    check("message", &ours.message, &upstream.message);
+    check("message", &ours.message, &message);
     check("gate", &ours.gate, &upstream.gate);
     check("refused before nodes by", &pre_filter(ours), &pre_filter(upstream));
     if ours.verdict == Verdict::Schedulable {
@@ -45,7 +46,46 @@ pub fn differences(pod: &Value, ours: &Answer, upstream: &Answer) -> Vec<String>
         }
     }
     found.extend(nodes(ours, upstream));
+    found.extend(preemption(ours, upstream));
     found
+}
+
+/// Upstream's text. It names the node on which room is made, and where there is nothing to choose that is any of
+/// several.
+fn message(ours: &Answer, upstream: &Answer) -> String {
+    let nominated = |answer: &Answer| answer.preemption.as_ref().map(|made| made.nominated.clone());
+    let (Some(our), Some(their)) = (nominated(ours), nominated(upstream)) else {
+        return upstream.message.clone();
+    };
+    let count = |answer: &Answer, node: &str| {
+        let made = answer.preemption.iter().flat_map(|made| &made.candidates);
+        made.filter(|candidate| candidate.node == node).map(|candidate| candidate.victims.len()).next()
+    };
+    let text = |node: &str, victims: Option<usize>| {
+        format!("on node {node}, preempting {} victims", victims.unwrap_or_default())
+    };
+    upstream.message.replace(&text(&their, count(upstream, &their)), &text(&our, count(upstream, &our)))
+}
+
+/// From this many nodes on, upstream looks at some of them only when it makes room, and begins at a random one.
+const SOME_NODES: usize = 100;
+
+fn preemption(ours: &Answer, upstream: &Answer) -> Option<String> {
+    let (our, their) = match (&ours.preemption, &upstream.preemption) {
+        (None, None) => return None,
+        (Some(our), Some(their)) => (our, their),
+        _ => return Some("room was made on one side only".to_owned()),
+    };
+    let nodes: usize = upstream.refused.iter().map(|group| group.nodes.len()).sum();
+    let right = if nodes > SOME_NODES {
+        our.candidates.iter().all(|candidate| their.candidates.contains(candidate))
+            && our.nominated.is_empty() == their.nominated.is_empty()
+    } else {
+        our.candidates == their.candidates
+            && our.best == their.best
+            && (our.nominated == their.nominated || their.best.contains(&our.nominated))
+    };
+    (!right).then(|| format!("room is made by {our:?}; upstream: {their:?}"))
 }
 
 /// Pods that this project must not schedule by itself.

@@ -93,13 +93,14 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
     if parts.profiles && number % 3 == 1 {
         document.insert("config".to_owned(), config::configuration(random));
     }
-    if parts.preemption && number % 2 == 0 {
+    if parts.preemption && number.is_multiple_of(2) {
         document.insert("preempt".to_owned(), json!(true));
     }
     let nodes: Vec<_> = (0..theme.nodes).map(|index| node::node(random, &theme, index)).collect();
     document.insert("nodes".to_owned(), json!(nodes));
     document.insert("namespaces".to_owned(), json!(namespaces(random)));
-    let claims = (parts.volumes && number % 3 != 0).then(|| volume::add(random, &theme, &mut document));
+    let claims =
+        (parts.volumes && !number.is_multiple_of(3)).then(|| volume::add(random, &theme, &mut document));
     let make = pod::Make {
         theme: &theme,
         claims: claims.as_ref(),

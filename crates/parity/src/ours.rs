@@ -4,10 +4,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use scheduling::{Code, Diagnosis, Framework, NodeInfo, NodeRefusal, PodInfo, Selection, Snapshot};
+use scheduling::{
+    Budget, Code, Diagnosis, FieldError, Framework, Judge, NodeInfo, NodeRefusal, Nomination, Owner,
+    OwnerKind, PodInfo, Profiles, Selection, Snapshot,
+};
 use serde_json::Value;
 
-use crate::answer::{Answer, Refusal, Refused, Verdict};
+use crate::answer::{Answer, Candidate, Preemption, Refusal, Refused, Verdict};
 
 /// The list of a document that has this name; empty if it is absent.
 pub(crate) fn list<'a>(document: &'a Value, name: &str) -> &'a [Value] {
@@ -19,19 +22,17 @@ pub(crate) fn list<'a>(document: &'a Value, name: &str) -> &'a [Value] {
 /// # Errors
 /// When an object of the document cannot be read.
 pub fn answers(document: &Value) -> Result<Vec<Answer>> {
-    let framework = Framework::builder().build();
+    let flag = |name: &str| document[name].as_bool().unwrap_or_default();
+    let (sequence, preempt) = (flag("sequence"), flag("preempt"));
+    let profiles = profiles(preempt);
     let mut snapshot = snapshot(document)?;
-    let sequence = document["sequence"].as_bool().unwrap_or_default();
-    let mut pods = Vec::new();
-    for raw in list(document, "pending") {
-        pods.push(PodInfo::parse(raw).with_context(|| format!("cannot read {}", raw["metadata"]["name"]))?);
-    }
+    let mut pods = read(document, "pending", PodInfo::parse)?;
     if sequence {
         pods.sort_by_key(|pod| Reverse(pod.spec.priority));
     }
     let mut answers = Vec::with_capacity(pods.len());
     for pod in pods {
-        let mut answer = answer(&framework, &pod, &snapshot);
+        let mut answer = answer(Judge::new(&profiles, &snapshot), &pod, preempt);
         answer.pod = format!("{}/{}", pod.namespace, pod.name);
         if sequence && let Some(best) = answer.best.first().filter(|_| answer.verdict == Verdict::Schedulable)
         {
@@ -43,11 +44,20 @@ pub fn answers(document: &Value) -> Result<Vec<Answer>> {
     Ok(answers)
 }
 
+fn profiles(preempt: bool) -> Profiles {
+    let left_out: &[&str] = if preempt { &[] } else { &["DefaultPreemption"] };
+    Profiles::from(Framework::builder().without(left_out).build())
+}
+
+/// Reads the objects of one of a document's lists.
+fn read<T>(document: &Value, name: &str, parse: impl Fn(&Value) -> Result<T, FieldError>) -> Result<Vec<T>> {
+    let named = |raw: &Value| format!("cannot read {} of {name}", raw["metadata"]["name"]);
+    list(document, name).iter().map(|raw| parse(raw).with_context(|| named(raw))).collect()
+}
+
 fn snapshot(document: &Value) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
-    for raw in list(document, "nodes") {
-        let node =
-            NodeInfo::parse(raw).with_context(|| format!("cannot read {}", raw["metadata"]["name"]))?;
+    for node in read(document, "nodes", NodeInfo::parse)? {
         snapshot.set_node(node);
     }
     for raw in list(document, "namespaces") {
@@ -55,24 +65,71 @@ fn snapshot(document: &Value) -> Result<Snapshot> {
         let labels = labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
         snapshot.set_namespace(raw["metadata"]["name"].as_str().unwrap_or_default(), labels.collect());
     }
-    for raw in list(document, "pods") {
-        let pod = PodInfo::parse(raw).with_context(|| format!("cannot read {}", raw["metadata"]["name"]))?;
-        snapshot.add_pod(Arc::new(pod));
+    for (name, kind) in [
+        ("services", OwnerKind::Service),
+        ("replicationControllers", OwnerKind::ReplicationController),
+        ("replicaSets", OwnerKind::ReplicaSet),
+        ("statefulSets", OwnerKind::StatefulSet),
+    ] {
+        for owner in read(document, name, |raw| Owner::parse(kind, raw))? {
+            snapshot.owners.set(owner);
+        }
+    }
+    for budget in read(document, "podDisruptionBudgets", Budget::parse)? {
+        snapshot.budgets_mut().set(budget);
+    }
+    for pod in read(document, "pods", PodInfo::parse)? {
+        let pod = Arc::new(pod);
+        if pod.node_name.is_some() {
+            snapshot.add_pod(pod);
+        } else {
+            snapshot.nominator_mut().update(&pod);
+        }
     }
     Ok(snapshot)
 }
 
-fn answer(framework: &Framework, pod: &PodInfo, snapshot: &Snapshot) -> Answer {
-    if let Err(no) = framework.pre_enqueue(pod) {
+fn answer(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> Answer {
+    if let Err(no) = judge.pre_enqueue(pod) {
         let mut answer = Answer::new(Verdict::Gated);
         answer.message = no.message();
         answer.gate = Some(refusal(&no));
         return answer;
     }
-    match framework.evaluate(pod, snapshot) {
+    match judge.evaluate(pod) {
         Ok(selection) => selected(&selection),
-        Err(diagnosis) => refused(&diagnosis),
+        Err(diagnosis) => {
+            let mut answer = refused(&diagnosis);
+            // Without nodes there is nothing to preempt on.
+            answer.preemption = (preempt && diagnosis.node_count > 0).then(|| preemption(&diagnosis));
+            answer
+        }
     }
+}
+
+fn preemption(diagnosis: &Diagnosis) -> Preemption {
+    let found = &diagnosis.candidates;
+    let mut best: Vec<_> = found
+        .iter()
+        .filter(|candidate| found.first().is_some_and(|first| first.rank() == candidate.rank()))
+        .map(|candidate| candidate.node.to_string())
+        .collect();
+    best.sort_unstable();
+    let mut candidates: Vec<_> = found
+        .iter()
+        .map(|candidate| {
+            let mut victims: Vec<_> =
+                candidate.victims.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+            victims.sort_unstable();
+            Candidate { node: candidate.node.to_string(), victims, violations: candidate.violations }
+        })
+        .collect();
+    candidates.sort_unstable_by(|a, b| a.node.cmp(&b.node));
+    let nominated = match &diagnosis.nomination {
+        Nomination::Node(node) => node.to_string(),
+        Nomination::Clear | Nomination::Keep => String::new(),
+    };
+    Preemption { candidates, best, nominated }
 }
 
 fn selected(selection: &Selection) -> Answer {

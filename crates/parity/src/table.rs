@@ -30,6 +30,7 @@ const EXPECTED: &[(&str, &[Deed])] = &[
     ("PodTopologySpread", &[Refused, Passed, Decided]),
     ("InterPodAffinity", &[Refused, Passed, Decided]),
     ("NodeDeclaredFeatures", &[Refused, Passed]),
+    ("DefaultPreemption", &[Refused, Passed]),
     ("NodeResourcesBalancedAllocation", &[Decided]),
     ("ImageLocality", &[Decided]),
 ];
@@ -57,11 +58,16 @@ impl Table {
             self.add(&group.refusal.plugin, Refused);
         }
         if answer.verdict == Verdict::Schedulable {
-            for (plugin, deeds) in EXPECTED.iter().skip(1) {
-                if deeds.contains(&Passed) && !answer.skipped.iter().any(|skipped| skipped == plugin) {
+            for (plugin, deeds) in EXPECTED {
+                let asked = !matches!(*plugin, "SchedulingGates" | "DefaultPreemption");
+                if asked && deeds.contains(&Passed) && !answer.skipped.iter().any(|skipped| skipped == plugin)
+                {
                     self.add(plugin, Passed);
                 }
             }
+        }
+        if let Some(made) = &answer.preemption {
+            self.add("DefaultPreemption", if made.nominated.is_empty() { Refused } else { Passed });
         }
         for plugin in &answer.decisive {
             self.add(plugin, Decided);

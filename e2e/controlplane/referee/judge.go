@@ -79,7 +79,9 @@ type cycle struct {
 	state     fwk.CycleState
 	pod       *corev1.Pod
 	diagnosis framework.Diagnosis
-	answer    *Answer
+	// refused says why a node was refused. The pod's nominated node stays in it when the others are asked.
+	refused map[string]Refusal
+	answer  *Answer
 }
 
 // judge asks the plugins of the pod's profile, in the scheduler's order, about every node. The cycle is returned
@@ -105,7 +107,7 @@ func (w *world) judge(pod *corev1.Pod) (answer *Answer, c *cycle) {
 		answer.Verdict, answer.Gate, answer.Message = gated, &no, status.Message()
 		return answer, nil
 	}
-	c = &cycle{world: w, profile: profile, state: framework.NewCycleState(), pod: pod, answer: answer}
+	c = &cycle{world: w, profile: profile, state: framework.NewCycleState(), pod: pod, refused: map[string]Refusal{}, answer: answer}
 	c.diagnosis.NodeToStatus = framework.NewDefaultNodeToStatus()
 	if err := c.run(); err != nil {
 		answer.fail(err)
@@ -146,6 +148,7 @@ func (c *cycle) run() error {
 		return c.refuse(len(nodes))
 	}
 	feasible, err := c.feasible(nodes, result, restricting)
+	c.group()
 	if err != nil {
 		return err
 	}
@@ -199,7 +202,6 @@ func (c *cycle) filter(nodes []fwk.NodeInfo) ([]fwk.NodeInfo, error) {
 		c.profile.Parallelizer().Until(c.ctx, len(nodes), one, "Filter")
 	}
 	var feasible []fwk.NodeInfo
-	groups := map[string]*Refused{}
 	for i, node := range nodes {
 		status := statuses[i]
 		switch {
@@ -212,19 +214,25 @@ func (c *cycle) filter(nodes []fwk.NodeInfo) ([]fwk.NodeInfo, error) {
 		name := node.Node().Name
 		c.diagnosis.NodeToStatus.Set(name, status)
 		c.diagnosis.AddPluginStatus(status)
-		no := refusal(status.Plugin(), status)
+		c.refused[name] = refusal(status.Plugin(), status)
+	}
+	return feasible, nil
+}
+
+// group puts nodes together of which the same was said.
+func (c *cycle) group() {
+	groups := map[string]*Refused{}
+	for _, node := range sets.List(sets.KeySet(c.refused)) {
+		no := c.refused[node]
 		key := no.Plugin + "\n" + no.Code + "\n" + strings.Join(no.Reasons, "\n")
 		if groups[key] == nil {
 			groups[key] = &Refused{Refusal: no}
 		}
-		groups[key].Nodes = append(groups[key].Nodes, name)
+		groups[key].Nodes = append(groups[key].Nodes, node)
 	}
-	c.answer.Refused = nil
 	for _, key := range sets.List(sets.KeySet(groups)) {
-		slices.Sort(groups[key].Nodes)
 		c.answer.Refused = append(c.answer.Refused, *groups[key])
 	}
-	return feasible, nil
 }
 
 func (c *cycle) refuse(nodes int) error {
