@@ -1,10 +1,12 @@
 //! The framework: plugins at extension points, and one scheduling cycle over them.
 
+mod cache;
 mod cycle;
 mod diagnosis;
 mod event;
 mod part;
 mod profiles;
+mod schedule;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -15,6 +17,7 @@ use std::sync::Arc;
 
 use crate::pod::PodInfo;
 use crate::snapshot::{Node, Snapshot};
+pub use cache::Cache;
 pub use cycle::{Framework, FrameworkBuilder, Ranked, Selection};
 pub(crate) use diagnosis::histogram;
 pub use diagnosis::{Diagnosis, NodeRefusal, Nomination, Refusal};
@@ -75,6 +78,11 @@ pub enum PreFilter<'a> {
 pub trait NodeFilter {
     fn filter(&self, node: &Node) -> Result<(), Rejection>;
 
+    /// Whether [`Self::filter`] lets the pod pass. Worth its own answer where giving reasons costs more.
+    fn admits(&self, node: &Node) -> bool {
+        self.filter(node).is_ok()
+    }
+
     /// What if `pod` were also on `node`? Preemption asks so without changing the snapshot. [`Self::filter`] is given
     /// the node with the pod on it; only what the filter counts itself has to change here.
     fn add_pod(&mut self, _pod: &PodInfo, _node: &Node) {}
@@ -94,8 +102,38 @@ pub trait NodeScore {
     /// Any number; [`Self::normalize`] brings it into `0..=MAX_SCORE`.
     fn score(&self, node: &Node) -> i64;
 
+    /// How [`Self::normalize`] works, for those that can say so.
+    fn scale(&self) -> Scale {
+        Scale::Own
+    }
+
     /// Brings the scores of all feasible nodes, in their order, into `0..=MAX_SCORE`.
-    fn normalize(&self, _scores: &mut [i64]) {}
+    fn normalize(&self, scores: &mut [i64]) {
+        if let Scale::Largest { reverse } = self.scale() {
+            normalize_by_max(scores, reverse);
+        }
+    }
+}
+
+/// How a plugin's scores come into `0..=MAX_SCORE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// They are in it.
+    Identity,
+    /// By [`normalize_by_max`].
+    Largest { reverse: bool },
+    /// As [`NodeScore::normalize`] says, which leaves them alone unless it is implemented.
+    Own,
+}
+
+/// What a plugin's answers follow from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// From the pod's [`PodInfo::spec`] and, for a node, from that node with what is placed on it. Then answers are
+    /// kept, for all pods with an equal spec, until the node changes. Scores do not look at which nodes are feasible.
+    Node,
+    /// From anything. Every pod is asked about anew.
+    Cluster,
 }
 
 /// What a plugin says when no node can take the pod.
@@ -128,6 +166,11 @@ pub trait Plugin: Send + Sync {
     /// The name by which users configure the plugin and metrics count it.
     fn name(&self) -> &'static str;
 
+    /// What the answers of the plugin's filter and scores follow from.
+    fn scope(&self) -> Scope {
+        Scope::Cluster
+    }
+
     /// May the pod enter the queue at all?
     fn pre_enqueue(&self, _cycle: Cycle<'_>) -> Result<(), Rejection> {
         Ok(())
@@ -152,6 +195,11 @@ pub trait Plugin: Send + Sync {
         _trials: &mut Trials<'_, 'a>,
     ) -> PostFilter {
         PostFilter::Nothing
+    }
+
+    /// False if [`Self::pre_score`] would have no preference among any nodes, so that it need not be asked.
+    fn prefers(&self, _cycle: Cycle<'_>) -> bool {
+        true
     }
 
     /// Work done once per pod on the feasible nodes, and the scores that result from it. None: no preference.

@@ -27,9 +27,9 @@ mod snapshot;
 pub use budget::{Budget, Budgets};
 pub use field::FieldError;
 pub use framework::{
-    Candidate, Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, Judge, MAX_SCORE, NodeFilter,
-    NodeRefusal, NodeScore, Nomination, Plugin, PodChange, PostFilter, PreFilter, Profiles, QueueSort,
-    Ranked, Refusal, Rejection, Selection, Trial, Trials, normalize_by_max,
+    Cache, Candidate, Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, Judge, MAX_SCORE,
+    NodeFilter, NodeRefusal, NodeScore, Nomination, Plugin, PodChange, PostFilter, PreFilter, Profiles,
+    QueueSort, Ranked, Refusal, Rejection, Scale, Scope, Selection, Trial, Trials, normalize_by_max,
 };
 pub use node::{NodeInfo, Taint};
 pub use nominator::Nominator;
@@ -42,3 +42,27 @@ pub use queue::{Backoff, Lengths, Queue, Queued};
 pub use resources::{ResourceList, Resources};
 pub use selector::{LabelSelector, Labels, NodeTerm, Requirement};
 pub use snapshot::{Node, NodeChange, Owner, OwnerKind, Owners, Snapshot};
+
+#[cfg(test)]
+extern crate self as scheduling;
+#[cfg(test)]
+mod churn;
+
+#[cfg(test)]
+mod tests {
+    use super::churn::{Churn, Numbers};
+
+    #[test]
+    fn what_is_kept_from_change_to_change_equals_what_is_made_anew() {
+        let mut churn = Churn::new(1, 12).expect("manifests");
+        let mut when = Numbers(2);
+        for _ in 0..20_000 {
+            churn.step().expect("the same answer");
+            if when.below(100) == 0 {
+                churn.compare().expect("the same answers");
+            }
+        }
+        let tally = &churn.tally;
+        assert!(tally.placed > 1000 && tally.refused > 100 && tally.compared > 100, "{tally:?}");
+    }
+}

@@ -31,6 +31,11 @@ impl Nominator {
         self.by_uid.get(uid)
     }
 
+    /// The nodes that pods wait for.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_node.keys()
+    }
+
     /// The pods that wait for `node`, in order of arrival.
     pub fn waiting(&self, node: &str) -> &[Arc<PodInfo>] {
         self.by_node.get(node).map(Vec::as_slice).unwrap_or_default()

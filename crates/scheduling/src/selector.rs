@@ -123,6 +123,14 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
+    /// A key and the values of which everything that matches has one. None if the selector names no such key.
+    pub(crate) fn anchor(&self) -> Option<(&str, &BTreeSet<String>)> {
+        self.0.iter().find_map(|requirement| match &requirement.test {
+            Test::In(values) => Some((requirement.key.as_str(), values)),
+            Test::NotIn(_) | Test::Exists | Test::DoesNotExist | Test::Greater(_) | Test::Less(_) => None,
+        })
+    }
+
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }

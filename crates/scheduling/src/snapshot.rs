@@ -1,185 +1,110 @@
 //! The cluster as one scheduler sees it: nodes, what is placed on them, and what is promised.
+//!
+//! Beside the nodes the snapshot keeps, from change to change, what plugins would otherwise count anew for every
+//! pod: pods by their labels, the affinity terms of pods, domains of topologies, images. All of it follows from the
+//! nodes and pods alone.
 
+mod change;
+mod counts;
+mod groups;
+mod images;
+mod log;
+mod node;
 mod owners;
+mod postings;
+mod slab;
+mod terms;
 #[cfg(test)]
 mod tests;
+mod topology;
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::budget::Budgets;
 use crate::node::NodeInfo;
 use crate::nominator::Nominator;
-use crate::pod::{HostPort, PodInfo};
-use crate::quantity::Quantity;
-use crate::resources::{ResourceList, Resources, add_list, clamp_list, sub_list};
-use crate::selector::Labels;
+use crate::pod::{PodInfo, PodSpec};
+use crate::selector::{LabelSelector, Labels};
+pub use change::NodeChange;
+pub(crate) use counts::Counts;
+pub(crate) use groups::Group;
+use groups::Groups;
+pub(crate) use images::Images;
+use log::Log;
+pub(crate) use log::Moment;
+pub use node::Node;
 pub use owners::{Owner, OwnerKind, Owners};
-
-/// A node and what is placed on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    pub info: NodeInfo,
-    /// False while only pods speak of it.
-    exists: bool,
-    pods: BTreeMap<Arc<str>, Arc<PodInfo>>,
-    /// Those of its pods that want, or do not want, other pods near.
-    particular: BTreeMap<Arc<str>, Arc<PodInfo>>,
-    /// What its pods ask for, and the same as exact quantities.
-    pub requested: Resources,
-    requested_list: ResourceList,
-    /// CPU (milli) and memory with defaults for containers that name none, for scoring.
-    pub(crate) non_zero: (i64, i64),
-    /// Host ports in use, and by how many pods.
-    ports: BTreeMap<HostPort, usize>,
-}
-
-impl Node {
-    fn new(info: NodeInfo, exists: bool) -> Self {
-        Self {
-            info,
-            exists,
-            pods: BTreeMap::new(),
-            particular: BTreeMap::new(),
-            requested: Resources::default(),
-            requested_list: ResourceList::new(),
-            non_zero: (0, 0),
-            ports: BTreeMap::new(),
-        }
-    }
-
-    /// The pods and reservations placed here.
-    pub fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
-        self.pods.values()
-    }
-
-    /// Those of [`Self::pods`] that have affinity or anti-affinity to other pods.
-    pub(crate) fn particular_pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
-        self.particular.values()
-    }
-
-    pub fn pod_count(&self) -> i64 {
-        i64::try_from(self.pods.len()).unwrap_or(i64::MAX)
-    }
-
-    /// True if one of `ports` is taken.
-    pub(crate) fn port_conflict(&self, ports: &[HostPort]) -> bool {
-        self.ports.keys().any(|used| ports.iter().any(|port| port.conflicts(used)))
-    }
-
-    /// Allocatable less requested, at least zero; `pods` is the number of further pods.
-    pub fn free(&self) -> ResourceList {
-        let mut free = self.info.allocatable.clone();
-        sub_list(&mut free, &self.requested_list);
-        if let Some(pods) = free.get_mut("pods") {
-            *pods -= &Quantity::from_units(self.pod_count());
-        }
-        clamp_list(&mut free);
-        free
-    }
-
-    pub(crate) fn put(&mut self, pod: Arc<PodInfo>) {
-        let requests = &pod.spec.requests;
-        self.requested.add(&requests.total);
-        add_list(&mut self.requested_list, &requests.list);
-        self.non_zero.0 += requests.non_zero.0;
-        self.non_zero.1 += requests.non_zero.1;
-        for port in &pod.spec.host_ports {
-            *self.ports.entry(port.clone()).or_default() += 1;
-        }
-        if !pod.spec.affinity.is_empty() || !pod.spec.anti_affinity.is_empty() {
-            self.particular.insert(Arc::clone(&pod.uid), Arc::clone(&pod));
-        }
-        self.pods.insert(Arc::clone(&pod.uid), pod);
-    }
-
-    pub(crate) fn take(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
-        let pod = self.pods.remove(uid)?;
-        self.particular.remove(uid);
-        let requests = &pod.spec.requests;
-        self.requested.sub(&requests.total);
-        sub_list(&mut self.requested_list, &requests.list);
-        self.non_zero.0 -= requests.non_zero.0;
-        self.non_zero.1 -= requests.non_zero.1;
-        for port in &pod.spec.host_ports {
-            if let Some(users) = self.ports.get_mut(port) {
-                *users -= 1;
-                if *users == 0 {
-                    self.ports.remove(port);
-                }
-            }
-        }
-        Some(pod)
-    }
-}
-
-/// What is new about a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NodeChange {
-    pub added: bool,
-    pub allocatable: bool,
-    pub labels: bool,
-    /// Taints, or whether it is cordoned.
-    pub taints: bool,
-    /// Its Ready condition.
-    pub ready: bool,
-    /// Features that its kubelet declares.
-    pub features: bool,
-}
-
-impl NodeChange {
-    fn between(old: &NodeInfo, new: &NodeInfo) -> Self {
-        Self {
-            added: false,
-            allocatable: old.allocatable != new.allocatable,
-            labels: old.labels != new.labels,
-            taints: old.taints != new.taints || old.unschedulable != new.unschedulable,
-            ready: old.ready != new.ready,
-            features: old.features != new.features,
-        }
-    }
-
-    /// True if nothing is new that scheduling looks at.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
+use terms::Terms;
+pub(crate) use terms::{Attitude, StandingTerm};
+pub(crate) use topology::Topology;
 
 /// Nodes with their pods. One owner changes it; a pod is known by its UID and is in one place at most.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// In order of appearance; gaps are filled by later nodes.
     slots: Vec<Option<Node>>,
+    gaps: BTreeSet<usize>,
+    /// How many nodes exist.
+    count: usize,
     by_name: HashMap<Arc<str>, usize>,
     /// The slot of each pod.
     by_uid: HashMap<Arc<str>, usize>,
     namespaces: HashMap<String, Labels>,
+    groups: Groups,
+    terms: Terms,
+    topologies: HashMap<Arc<str>, Topology>,
+    images: Images,
+    log: Log,
     /// Whom Services and controllers select.
     pub owners: Owners,
     nominator: Nominator,
     budgets: Budgets,
 }
 
+/// More topologies than this are not kept; what needs one of the others counts it anew.
+const TOPOLOGIES: usize = 16;
+
+/// Topologies that default spread constraints name.
+const ALWAYS: [&str; 2] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"];
+
 impl Snapshot {
     /// Adds a node or replaces what is known about it; pods that were placed on it before it appeared count.
     pub fn set_node(&mut self, info: NodeInfo) -> NodeChange {
         let slot = self.slot(&info.name);
         let Some(Some(node)) = self.slots.get_mut(slot) else { return NodeChange::default() };
+        if node.exists && node.info == info {
+            return NodeChange::default();
+        }
         let change = if node.exists {
             NodeChange::between(&node.info, &info)
         } else {
+            self.count += 1;
             NodeChange { added: true, ..NodeChange::default() }
         };
-        node.info = info;
+        let old = std::mem::replace(&mut node.info, info);
         node.exists = true;
+        self.images.set(slot, &old.images, &node.info.images);
+        for topology in self.topologies.values_mut() {
+            topology.set(slot, node.info.labels.get(&**topology.key()).map(String::as_str));
+        }
+        self.log.note(slot);
         change
     }
 
     /// Removes a node. Its pods stay known until they are removed themselves.
     pub fn remove_node(&mut self, name: &str) {
         let Some(&slot) = self.by_name.get(name) else { return };
-        if let Some(Some(node)) = self.slots.get_mut(slot) {
+        let Some(Some(node)) = self.slots.get_mut(slot) else { return };
+        if node.exists {
             node.exists = false;
+            self.count -= 1;
+            let unknown = NodeInfo::unknown(Arc::clone(&node.info.name));
+            let gone = std::mem::replace(&mut node.info, unknown);
+            self.images.set(slot, &gone.images, &BTreeMap::new());
+            self.topologies.values_mut().for_each(|topology| topology.set(slot, None));
+            self.log.note(slot);
         }
         self.free_slot(slot);
     }
@@ -201,9 +126,13 @@ impl Snapshot {
     pub fn assume(&mut self, pod: Arc<PodInfo>, node: &Arc<str>) {
         self.remove_pod(&pod.uid);
         self.nominator.remove(&pod.uid);
+        self.keep_topologies(&pod.spec);
         let slot = self.slot(node);
         if let Some(Some(place)) = self.slots.get_mut(slot) {
             self.by_uid.insert(Arc::clone(&pod.uid), slot);
+            self.groups.add(&pod, slot);
+            self.terms.add(&pod, slot);
+            self.log.note(slot);
             place.put(pod);
         }
     }
@@ -211,14 +140,26 @@ impl Snapshot {
     /// Takes a pod or reservation away. None if it had no place.
     pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let slot = self.by_uid.remove(uid)?;
-        let pod = self.slots.get_mut(slot)?.as_mut()?.take(uid);
+        let pod = self.slots.get_mut(slot)?.as_mut()?.take(uid)?;
+        self.groups.remove(&pod, slot);
+        self.terms.remove(&pod, slot);
+        self.log.note(slot);
         self.free_slot(slot);
-        pod
+        Some(pod)
     }
 
     pub fn node(&self, name: &str) -> Option<&Node> {
-        let slot = self.by_name.get(name)?;
-        self.slots.get(*slot)?.as_ref().filter(|node| node.exists)
+        self.node_at(*self.by_name.get(name)?)
+    }
+
+    /// The node in a slot, if there is one that exists.
+    pub(crate) fn node_at(&self, slot: usize) -> Option<&Node> {
+        self.slots.get(slot)?.as_ref().filter(|node| node.exists)
+    }
+
+    /// How many slots there are, used or not.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.slots.len()
     }
 
     /// The nodes that exist, in order of appearance.
@@ -228,7 +169,7 @@ impl Snapshot {
 
     /// How many nodes exist.
     pub fn node_count(&self) -> usize {
-        self.nodes().count()
+        self.count
     }
 
     /// Where a pod or reservation is placed.
@@ -240,12 +181,25 @@ impl Snapshot {
     /// A pod or reservation that has a place.
     pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
         let slot = self.by_uid.get(uid)?;
-        self.slots.get(*slot)?.as_ref()?.pods.get(uid)
+        self.slots.get(*slot)?.as_ref()?.pod(uid)
     }
 
     /// Every pod and reservation that has a place, existing node or not, with its node.
     pub fn pods(&self) -> impl Iterator<Item = (&Node, &Arc<PodInfo>)> {
         self.slots.iter().flatten().flat_map(|node| node.pods().map(move |pod| (node, pod)))
+    }
+
+    pub fn set_namespace(&mut self, name: &str, labels: Labels) {
+        self.namespaces.insert(name.to_owned(), labels);
+    }
+
+    pub fn remove_namespace(&mut self, name: &str) {
+        self.namespaces.remove(name);
+    }
+
+    /// Labels of a namespace; None if it is unknown.
+    pub fn namespace(&self, name: &str) -> Option<&Labels> {
+        self.namespaces.get(name)
     }
 
     /// The pods that wait for a node on which room was made for them.
@@ -265,17 +219,60 @@ impl Snapshot {
         &mut self.budgets
     }
 
-    pub fn set_namespace(&mut self, name: &str, labels: Labels) {
-        self.namespaces.insert(name.to_owned(), labels);
+    /// The placed pods whose labels a selector matches, in groups that look alike.
+    pub(crate) fn selected<'a>(&'a self, selector: &'a LabelSelector) -> impl Iterator<Item = &'a Group> {
+        self.groups.candidates(selector).filter(|group| selector.matches(group.labels()))
     }
 
-    pub fn remove_namespace(&mut self, name: &str) {
-        self.namespaces.remove(name);
+    /// Affinity terms of placed pods, among them all that are about a pod with these labels.
+    pub(crate) fn terms_about<'a>(&'a self, labels: &'a Labels) -> impl Iterator<Item = &'a StandingTerm> {
+        self.terms.candidates(labels)
     }
 
-    /// Labels of a namespace; None if it is unknown.
-    pub fn namespace(&self, name: &str) -> Option<&Labels> {
-        self.namespaces.get(name)
+    /// The domains of a node label.
+    pub(crate) fn topology(&self, key: &str) -> Cow<'_, Topology> {
+        match self.topologies.get(key) {
+            Some(topology) => Cow::Borrowed(topology),
+            None => Cow::Owned(self.fresh_topology(key)),
+        }
+    }
+
+    fn fresh_topology(&self, key: &str) -> Topology {
+        let mut topology = Topology::new(key);
+        for node in self.nodes() {
+            topology.set(node.slot(), node.info.labels.get(key).map(String::as_str));
+        }
+        topology
+    }
+
+    /// From now on keeps the topologies that a spec names.
+    fn keep_topologies(&mut self, spec: &PodSpec) {
+        let terms = [&spec.affinity, &spec.anti_affinity].into_iter().flat_map(|affinity| {
+            affinity.required.iter().chain(affinity.preferred.iter().map(|preferred| &preferred.term))
+        });
+        let spread = spec.spread.iter().map(|constraint| constraint.topology_key.as_str());
+        let keys = ALWAYS.into_iter().chain(terms.map(|term| term.topology_key.as_str())).chain(spread);
+        for key in keys {
+            if self.topologies.len() < TOPOLOGIES && !self.topologies.contains_key(key) {
+                let topology = self.fresh_topology(key);
+                self.topologies.insert(Arc::clone(topology.key()), topology);
+            }
+        }
+    }
+
+    pub(crate) fn images(&self) -> &Images {
+        &self.images
+    }
+
+    /// This moment, for [`Self::changed_since`].
+    pub(crate) fn moment(&self) -> Moment {
+        self.log.now()
+    }
+
+    /// The slots of nodes that changed, or whose pods did, some perhaps more than once. None if that is not known
+    /// any more, or was never.
+    pub(crate) fn changed_since(&self, then: &Moment) -> Option<impl Iterator<Item = usize>> {
+        self.log.since(then)
     }
 
     /// The slot of a node, made on first mention.
@@ -283,16 +280,11 @@ impl Snapshot {
         if let Some(slot) = self.by_name.get(name) {
             return *slot;
         }
-        let node = Node::new(NodeInfo::unknown(Arc::clone(name)), false);
-        let slot = match self.slots.iter().position(Option::is_none) {
-            Some(gap) => gap,
-            None => {
-                self.slots.push(None);
-                self.slots.len() - 1
-            }
-        };
-        if let Some(gap) = self.slots.get_mut(slot) {
-            *gap = Some(node);
+        let slot = self.gaps.pop_first().unwrap_or(self.slots.len());
+        let node = Node::new(NodeInfo::unknown(Arc::clone(name)), slot);
+        match self.slots.get_mut(slot) {
+            Some(gap) => *gap = Some(node),
+            None => self.slots.push(Some(node)),
         }
         self.by_name.insert(Arc::clone(name), slot);
         slot
@@ -300,8 +292,9 @@ impl Snapshot {
 
     fn free_slot(&mut self, slot: usize) {
         let Some(place) = self.slots.get_mut(slot) else { return };
-        if let Some(node) = place.take_if(|node| !node.exists && node.pods.is_empty()) {
+        if let Some(node) = place.take_if(|node| node.is_unused()) {
             self.by_name.remove(&node.info.name);
+            self.gaps.insert(slot);
         }
     }
 }

@@ -11,14 +11,14 @@ use crate::plugins;
 use crate::pod::PodInfo;
 use crate::snapshot::{Node, Snapshot};
 
-struct Entry {
-    plugin: Box<dyn Plugin>,
-    weight: i64,
+pub(super) struct Entry {
+    pub(super) plugin: Box<dyn Plugin>,
+    pub(super) weight: i64,
 }
 
 /// A set of plugins in their order, and the cycle that asks them.
 pub struct Framework {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     sort: Box<dyn QueueSort>,
 }
 
@@ -213,7 +213,10 @@ impl Framework {
         gates.any(|entry| entry.plugin.may_open(event))
     }
 
-    fn prepare<'a>(&'a self, cycle: Cycle<'a>) -> Result<Prepared<'a>, (BTreeSet<&'static str>, Rejection)> {
+    pub(super) fn prepare<'a>(
+        &'a self,
+        cycle: Cycle<'a>,
+    ) -> Result<Prepared<'a>, (BTreeSet<&'static str>, Rejection)> {
         let mut prepared = Prepared { filters: Vec::new(), only: None, restricting: BTreeSet::new() };
         for Entry { plugin, .. } in &self.entries {
             let name = plugin.name();

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use crate::config::NodeAffinityArgs;
-use crate::framework::{Cycle, Event, NodeScore, Plugin, PreFilter, Rejection, normalize_by_max};
+use crate::framework::{Cycle, Event, NodeScore, Plugin, PreFilter, Rejection, Scale, Scope};
 use crate::node::NodeInfo;
 use crate::pod::{PodSpec, Weighted};
 use crate::selector::NodeTerm;
@@ -60,14 +60,18 @@ impl NodeScore for Preferences<'_> {
         matching.map(|preferred| preferred.weight).sum()
     }
 
-    fn normalize(&self, scores: &mut [i64]) {
-        normalize_by_max(scores, false);
+    fn scale(&self) -> Scale {
+        Scale::Largest { reverse: false }
     }
 }
 
 impl Plugin for NodeAffinity {
     fn name(&self) -> &'static str {
         "NodeAffinity"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {

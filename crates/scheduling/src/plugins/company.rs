@@ -1,11 +1,11 @@
-use std::collections::{BTreeSet, HashMap};
+use std::borrow::Cow;
 
 use crate::config::CompanyArgs;
 use crate::framework::{Cycle, Event, MAX_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, Rejection};
 use crate::node::NodeInfo;
 use crate::pod::{AffinityTerm, PodInfo, Weighted};
 use crate::selector::Labels;
-use crate::snapshot::{Node, Snapshot};
+use crate::snapshot::{Attitude, Counts, Group, Node, Snapshot, StandingTerm, Topology};
 
 /// Keeps pods near the pods that they want, and apart from those that they, or those, do not want.
 #[derive(Default)]
@@ -17,83 +17,128 @@ impl InterPodAffinity {
     pub fn new(args: CompanyArgs) -> Self {
         Self { args }
     }
+
+    /// False if what placed pods prefer does not matter to a pod.
+    fn heeds_others(&self, pod: &PodInfo) -> bool {
+        let (near, far) = (&pod.spec.affinity.preferred, &pod.spec.anti_affinity.preferred);
+        !self.args.ignore_preferred_of_existing || !near.is_empty() || !far.is_empty()
+    }
 }
 
-/// Pods counted by topology key and value.
-type Counts<'a> = HashMap<(&'a str, &'a str), i64>;
-
-/// True if the term is about `pod`, whose namespace has these labels.
-fn is_about(term: &AffinityTerm, pod: &PodInfo, namespace: Option<&Labels>) -> bool {
+/// True if the term is about pods with these labels in this namespace, which has labels of its own.
+fn is_about(term: &AffinityTerm, labels: &Labels, (name, namespace): (&str, Option<&Labels>)) -> bool {
     let by_label = term.namespace_selector.as_ref().is_some_and(|selector| {
         selector.is_empty() || namespace.is_some_and(|labels| selector.matches(labels))
     });
-    let in_namespace = by_label || term.namespaces.contains(&*pod.namespace);
-    in_namespace && term.selector.as_ref().is_some_and(|selector| selector.matches(&pod.spec.labels))
+    let in_namespace = by_label || term.namespaces.contains(name);
+    in_namespace && term.selector.as_ref().is_some_and(|selector| selector.matches(labels))
 }
 
-fn all_about(terms: &[AffinityTerm], pod: &PodInfo, namespace: Option<&Labels>) -> bool {
-    !terms.is_empty() && terms.iter().all(|term| is_about(term, pod, namespace))
+/// The namespace of a pod with its labels.
+fn home<'a>(namespace: &'a str, snapshot: &'a Snapshot) -> (&'a str, Option<&'a Labels>) {
+    (namespace, snapshot.namespace(namespace))
 }
 
-fn any_about(terms: &[AffinityTerm], pod: &PodInfo, namespace: Option<&Labels>) -> bool {
-    terms.iter().any(|term| is_about(term, pod, namespace))
+fn all_about(terms: &[AffinityTerm], labels: &Labels, home: (&str, Option<&Labels>)) -> bool {
+    !terms.is_empty() && terms.iter().all(|term| is_about(term, labels, home))
 }
 
-/// Books `weight` on the value that `node` has for the term's topology key.
-fn book<'a>(counts: &mut Counts<'a>, term: &'a AffinityTerm, node: &'a Node, weight: i64) {
-    if let Some(value) = node.info.labels.get(&term.topology_key) {
-        *counts.entry((&term.topology_key, value)).or_default() += weight;
-    }
+/// True if one of the terms is about a placed pod.
+fn any_about(terms: &[AffinityTerm], pod: &PodInfo, snapshot: &Snapshot) -> bool {
+    terms.iter().any(|term| is_about(term, &pod.spec.labels, home(&pod.namespace, snapshot)))
 }
 
-fn count(counts: &Counts<'_>, key: &str, node: &Node) -> i64 {
-    let value = node.info.labels.get(key);
-    value.and_then(|value| counts.get(&(key, value.as_str()))).copied().unwrap_or_default()
+/// The groups of placed pods that a term is about.
+fn groups_of<'a>(term: &'a AffinityTerm, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Group> {
+    let groups = term.selector.iter().flat_map(|selector| snapshot.selected(selector));
+    groups.filter(|group| is_about(term, group.labels(), home(group.namespace(), snapshot)))
 }
 
-/// Pods counted by topology key and value, and what a trial changes about that.
-#[derive(Default)]
-struct Tally<'a> {
-    counts: Counts<'a>,
-    /// Key, value and difference, which is never zero.
-    shifts: Vec<(String, String, i64)>,
+/// The terms of placed pods that are about `pod`.
+fn terms_about<'a>(pod: &'a PodInfo, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a StandingTerm> {
+    let home = home(&pod.namespace, snapshot);
+    let terms = snapshot.terms_about(&pod.spec.labels);
+    terms.filter(move |standing| is_about(standing.term(), &pod.spec.labels, home))
 }
 
-impl Tally<'_> {
-    fn shift(&mut self, key: &str, node: &Node, by: i64) {
-        let Some(value) = node.info.labels.get(key) else { return };
-        let found = self.shifts.iter_mut().position(|(other, domain, _)| other == key && domain == value);
-        let Some(shift) = found.and_then(|index| self.shifts.get_mut(index)) else {
-            return self.shifts.push((key.to_owned(), value.clone(), by));
-        };
-        shift.2 += by;
-        self.shifts.retain(|(.., by)| *by != 0);
-    }
+/// Amounts booked on the domains of topologies.
+struct Booked<'a> {
+    snapshot: &'a Snapshot,
+    topologies: Vec<(Cow<'a, Topology>, Vec<i64>)>,
+    /// True once anything was booked at all.
+    any: bool,
+}
 
-    fn shifted(&self, key: &str, value: &str) -> i64 {
-        let mut shifts = self.shifts.iter();
-        shifts.find(|(other, domain, _)| other == key && domain == value).map_or(0, |(.., by)| *by)
-    }
-
-    fn count(&self, key: &str, node: &Node) -> i64 {
-        let Some(value) = node.info.labels.get(key) else { return 0 };
-        self.counts.get(&(key, value.as_str())).copied().unwrap_or_default() + self.shifted(key, value)
-    }
-
-    /// True if no pod is counted anywhere.
-    fn is_empty(&self) -> bool {
-        if self.shifts.is_empty() {
-            return self.counts.is_empty();
+impl<'a> Booked<'a> {
+    fn new(snapshot: &'a Snapshot, terms: &[AffinityTerm]) -> Self {
+        let mut booked = Self { snapshot, topologies: Vec::new(), any: false };
+        for term in terms {
+            booked.topology(&term.topology_key);
         }
-        self.counts.values().chain(self.shifts.iter().map(|(.., by)| by)).sum::<i64>() == 0
+        booked
     }
 
-    /// True if one is counted for any of the node's labels.
-    fn meets(&self, node: &Node) -> bool {
-        let has = |key: &str, value: &str| node.info.labels.get(key).is_some_and(|found| found == value);
-        let mut counts = self.counts.iter();
-        counts.any(|((key, value), count)| has(key, value) && count + self.shifted(key, value) > 0)
-            || self.shifts.iter().any(|(key, value, by)| *by > 0 && has(key, value))
+    /// The number of a topology here.
+    fn topology(&mut self, key: &str) -> usize {
+        let known = self.topologies.iter().position(|(topology, _)| **topology.key() == *key);
+        known.unwrap_or_else(|| {
+            let topology = self.snapshot.topology(key);
+            let amounts = vec![0; topology.bound()];
+            self.topologies.push((topology, amounts));
+            self.topologies.len() - 1
+        })
+    }
+
+    /// Books `weight` for each of the pods counted, on the domain of its node.
+    fn book(&mut self, key: &str, counts: &Counts, weight: i64) {
+        let index = self.topology(key);
+        let (topology, amounts) = &mut self.topologies[index];
+        for (slot, count) in counts.iter() {
+            if let Some(place) = topology.place(slot) {
+                amounts[place] += i64::from(count) * weight;
+                self.any = true;
+            }
+        }
+    }
+
+    fn book_one(&mut self, key: &str, node: &Node, weight: i64) {
+        let index = self.topology(key);
+        let (topology, amounts) = &mut self.topologies[index];
+        if let Some(place) = topology.place(node.slot()) {
+            amounts[place] += weight;
+            self.any = true;
+        }
+    }
+
+    /// True if something is booked on every domain that the node should be in.
+    fn all_near(&self, node: &Node) -> bool {
+        let slot = node.slot();
+        self.topologies.iter().all(|(topology, amounts)| {
+            topology.place(slot).and_then(|place| amounts.get(place)).is_some_and(|amount| *amount > 0)
+        })
+    }
+
+    /// True if something is booked on a domain that the node is in.
+    fn any_near(&self, node: &Node) -> bool {
+        self.any && self.amounts(node).any(|amount| amount > 0)
+    }
+
+    /// True if the node is in a domain of every topology.
+    fn spans(&self, node: &Node) -> bool {
+        self.topologies.iter().all(|(topology, _)| topology.place(node.slot()).is_some())
+    }
+
+    /// The amounts of all domains that a node is in.
+    fn amounts(&self, node: &Node) -> impl Iterator<Item = i64> {
+        let slot = node.slot();
+        self.topologies.iter().filter_map(move |(topology, amounts)| {
+            topology.place(slot).and_then(|place| amounts.get(place)).copied()
+        })
+    }
+
+    /// True if every amount is zero.
+    fn is_zero(&self) -> bool {
+        !self.any || self.topologies.iter().all(|(_, amounts)| amounts.iter().all(|amount| *amount == 0))
     }
 }
 
@@ -103,101 +148,113 @@ struct Required<'a> {
     /// The pod fulfils its own affinity, so that the first of a group finds a place.
     wants_itself: bool,
     /// Pods that fulfil all of the pod's affinity terms.
-    wanted: Tally<'a>,
+    wanted: Booked<'a>,
+    /// There are none of those.
+    none_wanted: bool,
     /// Pods that the pod does not want near.
-    unwanted: Tally<'a>,
+    unwanted: Booked<'a>,
     /// Pods that do not want the pod near.
-    unwanting: Tally<'a>,
+    unwanting: Booked<'a>,
+}
+
+/// What required terms say of a node.
+enum Company {
+    Fine,
+    /// What the pod wants is not near.
+    Missing,
+    /// What the pod does not want is near.
+    Unwanted,
+    /// Near is what does not want the pod.
+    Unwanting,
 }
 
 impl<'a> Required<'a> {
-    fn new(pod: &'a PodInfo, snapshot: &'a Snapshot) -> Self {
-        let own_namespace = snapshot.namespace(&pod.namespace);
+    fn new(Cycle { pod, snapshot }: Cycle<'a>) -> Self {
+        let own_home = home(&pod.namespace, snapshot);
         let (affinity, anti_affinity) = (&pod.spec.affinity.required, &pod.spec.anti_affinity.required);
-        let mut required = Self {
+        let mut wanted = Booked::new(snapshot, affinity);
+        for group in affinity.iter().take(1).flat_map(|term| groups_of(term, snapshot)) {
+            if all_about(affinity, group.labels(), home(group.namespace(), snapshot)) {
+                affinity.iter().for_each(|term| wanted.book(&term.topology_key, group.counts(), 1));
+            }
+        }
+        let mut unwanted = Booked::new(snapshot, anti_affinity);
+        for term in anti_affinity {
+            for group in groups_of(term, snapshot) {
+                unwanted.book(&term.topology_key, group.counts(), 1);
+            }
+        }
+        let mut unwanting = Booked::new(snapshot, &[]);
+        for standing in terms_about(pod, snapshot).filter(|term| term.attitude() == Attitude::Forbids) {
+            unwanting.book(&standing.term().topology_key, standing.counts(), 1);
+        }
+        Self {
             pod,
             snapshot,
-            wants_itself: all_about(affinity, pod, own_namespace),
-            wanted: Tally::default(),
-            unwanted: Tally::default(),
-            unwanting: Tally::default(),
-        };
-        for node in snapshot.nodes() {
-            let shunning = node.particular_pods().flat_map(|other| &other.spec.anti_affinity.required);
-            for term in shunning.filter(|term| is_about(term, pod, own_namespace)) {
-                book(&mut required.unwanting.counts, term, node, 1);
-            }
-            if !affinity.is_empty() || !anti_affinity.is_empty() {
-                required.count(node);
-            }
-        }
-        required
-    }
-
-    /// Counts the pods of one node that the pod has required terms about.
-    fn count(&mut self, node: &'a Node) {
-        let (affinity, anti_affinity) =
-            (&self.pod.spec.affinity.required, &self.pod.spec.anti_affinity.required);
-        for other in node.pods() {
-            let namespace = self.snapshot.namespace(&other.namespace);
-            if all_about(affinity, other, namespace) {
-                for term in affinity {
-                    book(&mut self.wanted.counts, term, node, 1);
-                }
-            }
-            for term in anti_affinity.iter().filter(|term| is_about(term, other, namespace)) {
-                book(&mut self.unwanted.counts, term, node, 1);
-            }
-        }
-    }
-
-    /// What if one more pod were on a node, or one less?
-    fn shift(&mut self, other: &PodInfo, node: &Node, by: i64) {
-        let (own, spec) = (self.snapshot.namespace(&self.pod.namespace), &self.pod.spec);
-        let namespace = self.snapshot.namespace(&other.namespace);
-        for term in other.spec.anti_affinity.required.iter().filter(|term| is_about(term, self.pod, own)) {
-            self.unwanting.shift(&term.topology_key, node, by);
-        }
-        if all_about(&spec.affinity.required, other, namespace) {
-            for term in &spec.affinity.required {
-                self.wanted.shift(&term.topology_key, node, by);
-            }
-        }
-        for term in spec.anti_affinity.required.iter().filter(|term| is_about(term, other, namespace)) {
-            self.unwanted.shift(&term.topology_key, node, by);
+            wants_itself: all_about(affinity, &pod.spec.labels, own_home),
+            none_wanted: !wanted.any,
+            wanted,
+            unwanted,
+            unwanting,
         }
     }
 
     fn has_no_say(&self) -> bool {
         let spec = &self.pod.spec;
-        self.unwanting.is_empty()
-            && spec.affinity.required.is_empty()
-            && spec.anti_affinity.required.is_empty()
+        !self.unwanting.any && spec.affinity.required.is_empty() && spec.anti_affinity.required.is_empty()
     }
 
-    fn finds_what_it_wants(&self, node: &Node) -> bool {
-        let terms = &self.pod.spec.affinity.required;
-        if !terms.iter().all(|term| node.info.labels.contains_key(&term.topology_key)) {
-            return false;
+    fn company(&self, node: &Node) -> Company {
+        let alone = self.none_wanted && self.wants_itself && self.wanted.spans(node);
+        if !alone && !self.wanted.all_near(node) {
+            Company::Missing
+        } else if self.unwanted.any_near(node) {
+            Company::Unwanted
+        } else if self.unwanting.any_near(node) {
+            Company::Unwanting
+        } else {
+            Company::Fine
         }
-        let all = terms.iter().all(|term| self.wanted.count(&term.topology_key, node) > 0);
-        all || (self.wanted.is_empty() && self.wants_itself)
+    }
+
+    /// What if `other` were, or were not, on the node?
+    fn shift(&mut self, other: &PodInfo, node: &Node, by: i64) {
+        let own_home = home(&self.pod.namespace, self.snapshot);
+        let other_home = home(&other.namespace, self.snapshot);
+        for term in &other.spec.anti_affinity.required {
+            if is_about(term, &self.pod.spec.labels, own_home) {
+                self.unwanting.book_one(&term.topology_key, node, by);
+            }
+        }
+        let affinity = &self.pod.spec.affinity.required;
+        if all_about(affinity, &other.spec.labels, other_home) {
+            affinity.iter().for_each(|term| self.wanted.book_one(&term.topology_key, node, by));
+            self.none_wanted = self.wanted.is_zero();
+        }
+        for term in &self.pod.spec.anti_affinity.required {
+            if is_about(term, &other.spec.labels, other_home) {
+                self.unwanted.book_one(&term.topology_key, node, by);
+            }
+        }
     }
 }
 
 impl NodeFilter for Required<'_> {
     fn filter(&self, node: &Node) -> Result<(), Rejection> {
-        if !self.finds_what_it_wants(node) {
-            return Err(Rejection::unresolvable("node(s) didn't match pod affinity rules"));
+        match self.company(node) {
+            Company::Fine => Ok(()),
+            Company::Missing => Err(Rejection::unresolvable("node(s) didn't match pod affinity rules")),
+            Company::Unwanted => {
+                Err(Rejection::unschedulable("node(s) didn't match pod anti-affinity rules"))
+            }
+            Company::Unwanting => {
+                Err(Rejection::unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"))
+            }
         }
-        let mut unwanted = self.pod.spec.anti_affinity.required.iter();
-        if unwanted.any(|term| self.unwanted.count(&term.topology_key, node) > 0) {
-            return Err(Rejection::unschedulable("node(s) didn't match pod anti-affinity rules"));
-        }
-        if self.unwanting.meets(node) {
-            return Err(Rejection::unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"));
-        }
-        Ok(())
+    }
+
+    fn admits(&self, node: &Node) -> bool {
+        matches!(self.company(node), Company::Fine)
     }
 
     fn add_pod(&mut self, pod: &PodInfo, node: &Node) {
@@ -210,54 +267,36 @@ impl NodeFilter for Required<'_> {
 }
 
 /// Weights booked on topologies by preferences, the pod's own and those of pods that run already.
-struct Preferred<'a> {
-    weights: Counts<'a>,
-    keys: BTreeSet<&'a str>,
-}
+struct Preferred<'a>(Booked<'a>);
 
 impl<'a> Preferred<'a> {
-    fn new(pod: &'a PodInfo, snapshot: &'a Snapshot, hard_weight: i64) -> Self {
-        let (wants, shuns) = (&pod.spec.affinity.preferred, &pod.spec.anti_affinity.preferred);
-        let own_namespace = snapshot.namespace(&pod.namespace);
-        let mut weights = Counts::new();
-        for node in snapshot.nodes() {
-            if !wants.is_empty() || !shuns.is_empty() {
-                for other in node.pods() {
-                    let namespace = snapshot.namespace(&other.namespace);
-                    prefer(&mut weights, wants, (other, namespace), node, 1);
-                    prefer(&mut weights, shuns, (other, namespace), node, -1);
+    fn new(Cycle { pod, snapshot }: Cycle<'a>, hard_weight: i64) -> Self {
+        let mut booked = Booked::new(snapshot, &[]);
+        let mut prefer = |terms: &[Weighted<AffinityTerm>], sign: i64| {
+            for Weighted { weight, term } in terms {
+                for group in groups_of(term, snapshot) {
+                    booked.book(&term.topology_key, group.counts(), sign * weight);
                 }
             }
-            for other in node.particular_pods() {
-                let spec = &other.spec;
-                let hard = spec.affinity.required.iter().filter(|_| hard_weight > 0);
-                for term in hard.filter(|term| is_about(term, pod, own_namespace)) {
-                    book(&mut weights, term, node, hard_weight);
-                }
-                prefer(&mut weights, &spec.affinity.preferred, (pod, own_namespace), node, 1);
-                prefer(&mut weights, &spec.anti_affinity.preferred, (pod, own_namespace), node, -1);
-            }
+        };
+        prefer(&pod.spec.affinity.preferred, 1);
+        prefer(&pod.spec.anti_affinity.preferred, -1);
+        for standing in terms_about(pod, snapshot) {
+            let weight = match standing.attitude() {
+                Attitude::Requires if hard_weight > 0 => hard_weight,
+                Attitude::Prefers { weight } => weight,
+                Attitude::Dislikes { weight } => -weight,
+                Attitude::Requires | Attitude::Forbids => continue,
+            };
+            booked.book(&standing.term().topology_key, standing.counts(), weight);
         }
-        let keys = weights.keys().map(|(key, _)| *key).collect();
-        Self { weights, keys }
-    }
-}
-
-fn prefer<'a>(
-    weights: &mut Counts<'a>,
-    terms: &'a [Weighted<AffinityTerm>],
-    (pod, namespace): (&PodInfo, Option<&Labels>),
-    node: &'a Node,
-    sign: i64,
-) {
-    for preferred in terms.iter().filter(|preferred| is_about(&preferred.term, pod, namespace)) {
-        book(weights, &preferred.term, node, sign * preferred.weight);
+        Self(booked)
     }
 }
 
 impl NodeScore for Preferred<'_> {
     fn score(&self, node: &Node) -> i64 {
-        self.keys.iter().map(|key| count(&self.weights, key, node)).sum()
+        self.0.amounts(node).sum()
     }
 
     #[expect(
@@ -283,8 +322,15 @@ impl Plugin for InterPodAffinity {
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
-        let required = Required::new(cycle.pod, cycle.snapshot);
+        let required = Required::new(cycle);
         if required.has_no_say() { PreFilter::Skip } else { PreFilter::Filter(Box::new(required)) }
+    }
+
+    fn prefers(&self, Cycle { pod, snapshot }: Cycle<'_>) -> bool {
+        let (near, far) = (&pod.spec.affinity.preferred, &pod.spec.anti_affinity.preferred);
+        let mut standing = terms_about(pod, snapshot);
+        let others = |standing: &StandingTerm| standing.attitude() != Attitude::Forbids;
+        !near.is_empty() || !far.is_empty() || (self.heeds_others(pod) && standing.any(others))
     }
 
     fn pre_score<'a>(
@@ -292,20 +338,18 @@ impl Plugin for InterPodAffinity {
         cycle: Cycle<'a>,
         _feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
-        let spec = &cycle.pod.spec;
-        let prefers = !spec.affinity.preferred.is_empty() || !spec.anti_affinity.preferred.is_empty();
-        if self.args.ignore_preferred_of_existing && !prefers {
+        if !self.heeds_others(cycle.pod) {
             return None;
         }
-        let preferred = Preferred::new(cycle.pod, cycle.snapshot, self.args.hard_weight);
-        if preferred.weights.is_empty() { None } else { Some(Box::new(preferred)) }
+        let preferred = Preferred::new(cycle, self.args.hard_weight);
+        if preferred.0.any { Some(Box::new(preferred)) } else { None }
     }
 
     fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
         let (pod, snapshot) = (cycle.pod, cycle.snapshot);
         let (wants, shuns) = (&pod.spec.affinity.required, &pod.spec.anti_affinity.required);
-        let wanted = |other: &PodInfo| all_about(wants, other, snapshot.namespace(&other.namespace));
-        let shunned = |other: &PodInfo| any_about(shuns, other, snapshot.namespace(&other.namespace));
+        let wanted = |other: &PodInfo| all_about(wants, &other.spec.labels, home(&other.namespace, snapshot));
+        let shunned = |other: &PodInfo| any_about(shuns, other, snapshot);
         match event {
             Event::PodPlaced(other) => wanted(other),
             Event::PodChanged { old, pod: new, change } => {
@@ -313,7 +357,7 @@ impl Plugin for InterPodAffinity {
             }
             Event::PodGone(other) => {
                 let shuns_us = &other.spec.anti_affinity.required;
-                shunned(other) || any_about(shuns_us, pod, snapshot.namespace(&pod.namespace))
+                shunned(other) || any_about(shuns_us, pod, snapshot)
             }
             Event::Itself { change, .. } => change.labels,
             Event::Node { old: None, node, .. } => {

@@ -1,4 +1,4 @@
-use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection};
+use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection, Scope};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::snapshot::Node;
@@ -14,6 +14,10 @@ fn declares_all(pod: &PodInfo, node: &NodeInfo) -> bool {
 impl Plugin for NodeDeclaredFeatures {
     fn name(&self) -> &'static str {
         "NodeDeclaredFeatures"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {

@@ -8,6 +8,10 @@ impl Plugin for SchedulingGates {
         "SchedulingGates"
     }
 
+    fn prefers(&self, _cycle: Cycle<'_>) -> bool {
+        false
+    }
+
     fn pre_enqueue(&self, cycle: Cycle<'_>) -> Result<(), Rejection> {
         let gates = &cycle.pod.spec.gates;
         if gates.is_empty() {

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection};
+use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection, Scope};
 use crate::pod::PodInfo;
 use crate::snapshot::Node;
 
@@ -10,6 +10,10 @@ pub struct NodeName;
 impl Plugin for NodeName {
     fn name(&self) -> &'static str {
         "NodeName"
+    }
+
+    fn prefers(&self, _cycle: Cycle<'_>) -> bool {
+        false
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
@@ -40,6 +44,10 @@ fn tolerates_cordon(pod: &PodInfo) -> bool {
 impl Plugin for NodeUnschedulable {
     fn name(&self) -> &'static str {
         "NodeUnschedulable"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {

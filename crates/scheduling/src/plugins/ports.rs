@@ -1,4 +1,4 @@
-use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection};
+use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection, Scope};
 use crate::snapshot::Node;
 
 /// Keeps pods apart that want the same port of a node.
@@ -7,6 +7,10 @@ pub struct NodePorts;
 impl Plugin for NodePorts {
     fn name(&self) -> &'static str {
         "NodePorts"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {

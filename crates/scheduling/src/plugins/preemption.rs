@@ -125,6 +125,10 @@ impl Plugin for DefaultPreemption {
         matches!(event, Event::PodGone(_))
     }
 
+    fn prefers(&self, _cycle: Cycle<'_>) -> bool {
+        false
+    }
+
     fn post_filter<'a>(
         &self,
         cycle: Cycle<'a>,

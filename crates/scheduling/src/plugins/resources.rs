@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 
 use crate::config::{BalanceArgs, FitArgs, ScoringStrategy, ShapePoint};
-use crate::framework::{Code, Cycle, Event, MAX_SCORE, NodeScore, Plugin, PreFilter, Rejection};
+use crate::framework::{
+    Code, Cycle, Event, MAX_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, Rejection, Scale, Scope,
+};
 use crate::node::NodeInfo;
 use crate::resources::{Resources, is_extended, is_scalar};
 use crate::snapshot::Node;
@@ -44,6 +46,24 @@ impl NodeResourcesFit {
             }
         }
         if rejection.reasons.is_empty() { Ok(()) } else { Err(rejection) }
+    }
+}
+
+/// The room that a pod needs.
+struct Fit<'a> {
+    plugin: &'a NodeResourcesFit,
+    request: &'a Resources,
+}
+
+impl NodeFilter for Fit<'_> {
+    fn filter(&self, node: &Node) -> Result<(), Rejection> {
+        self.plugin.fits(self.request, node)
+    }
+
+    fn admits(&self, node: &Node) -> bool {
+        let mut shortages = shortages(self.request, &node.info.room, &node.requested);
+        let mut short = || shortages.any(|shortage| !self.plugin.ignores(shortage.name));
+        node.pod_count() < node.info.max_pods && (self.request.is_empty() || !short())
     }
 }
 
@@ -142,11 +162,19 @@ impl NodeScore for Allocation<'_> {
             (weights, _) => sum / weights,
         }
     }
+
+    fn scale(&self) -> Scale {
+        Scale::Identity
+    }
 }
 
 /// `part` in hundredths of `whole`, cut off; 0 if negative.
 fn share(part: i64, whole: i64) -> i64 {
-    let share = i128::from(part.max(0)) * i128::from(MAX_SCORE) / i128::from(whole);
+    let part = part.max(0);
+    if let Some(hundredfold) = part.checked_mul(MAX_SCORE) {
+        return hundredfold / whole;
+    }
+    let share = i128::from(part) * i128::from(MAX_SCORE) / i128::from(whole);
     i64::try_from(share).unwrap_or(MAX_SCORE)
 }
 
@@ -178,9 +206,13 @@ impl Plugin for NodeResourcesFit {
         "NodeResourcesFit"
     }
 
+    fn scope(&self) -> Scope {
+        Scope::Node
+    }
+
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
         let request = cycle.pod.spec.requests();
-        PreFilter::Filter(Box::new(move |node: &Node| self.fits(request, node)))
+        PreFilter::Filter(Box::new(Fit { plugin: self, request }))
     }
 
     fn pre_score<'a>(
@@ -243,16 +275,19 @@ struct Balance<'a> {
 impl NodeScore for Balance<'_> {
     fn score(&self, node: &Node) -> i64 {
         let (room, taken) = (&node.info.room, &node.requested);
-        let counted: Vec<_> = self
+        let counted = self
             .asks
             .iter()
             .filter(|(name, ask)| *ask != 0 || !is_scalar(name))
             .map(|(name, ask)| (taken.amount(name), *ask, room.amount(name)))
-            .filter(|(.., allocatable)| *allocatable != 0)
-            .collect();
-        let with = balance(counted.iter().map(|(taken, ask, room)| (taken + ask, *room)));
-        let without = balance(counted.iter().map(|(taken, _, room)| (*taken, *room)));
+            .filter(|(.., allocatable)| *allocatable != 0);
+        let with = balance(counted.clone().map(|(taken, ask, room)| (taken + ask, room)));
+        let without = balance(counted.map(|(taken, _, room)| (taken, room)));
         MAX_SCORE / 2 + (MAX_SCORE / 2 + with - without) / 2
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Identity
     }
 }
 
@@ -262,16 +297,17 @@ impl NodeScore for Balance<'_> {
     clippy::cast_possible_truncation,
     reason = "the formula is defined in floating point, cut off to an integer in 0..=100"
 )]
-fn balance(pairs: impl Iterator<Item = (i64, i64)>) -> i64 {
-    let shares: Vec<f64> =
-        pairs.map(|(requested, allocatable)| (requested as f64 / allocatable as f64).min(1.0)).collect();
-    let deviation = match shares.as_slice() {
-        [] | [_] => 0.0,
-        [first, second] => ((first - second) / 2.0).abs(),
-        more => {
-            let mean = more.iter().fold(0.0, |sum, share| sum + share) / more.len() as f64;
-            let squares = more.iter().fold(0.0, |sum, share| sum + (share - mean) * (share - mean));
-            (squares / more.len() as f64).sqrt()
+fn balance(pairs: impl Iterator<Item = (i64, i64)> + Clone) -> i64 {
+    let shares = pairs.map(|(requested, allocatable)| (requested as f64 / allocatable as f64).min(1.0));
+    let mut first = shares.clone();
+    let deviation = match (first.next(), first.next(), first.next()) {
+        (None, ..) | (Some(_), None, _) => 0.0,
+        (Some(first), Some(second), None) => ((first - second) / 2.0).abs(),
+        (Some(_), Some(_), Some(_)) => {
+            let count = shares.clone().count() as f64;
+            let mean = shares.clone().fold(0.0, |sum, share| sum + share) / count;
+            let squares = shares.fold(0.0, |sum, share| sum + (share - mean) * (share - mean));
+            (squares / count).sqrt()
         }
     };
     ((1.0 - deviation) * MAX_SCORE as f64) as i64
@@ -280,6 +316,10 @@ fn balance(pairs: impl Iterator<Item = (i64, i64)>) -> i64 {
 impl Plugin for NodeResourcesBalancedAllocation {
     fn name(&self) -> &'static str {
         "NodeResourcesBalancedAllocation"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node
     }
 
     fn pre_score<'a>(

@@ -1,12 +1,11 @@
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use crate::config::SpreadArgs;
 use crate::framework::{Cycle, Event, MAX_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, Rejection};
 use crate::node::NodeInfo;
 use crate::plugins::{affinity, taints};
 use crate::pod::{PodInfo, Policy, SpreadConstraint};
-use crate::snapshot::{Node, Snapshot};
+use crate::snapshot::{Node, Snapshot, Topology};
 
 /// Spreads the pods that a constraint selects over the values of a node label.
 #[derive(Default)]
@@ -16,15 +15,19 @@ pub struct PodTopologySpread {
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The pods on a node that the constraint counts.
-fn matching(constraint: &SpreadConstraint, pod: &PodInfo, node: &Node) -> i64 {
-    let Some(selector) = constraint.selector.as_ref().filter(|selector| !selector.is_empty()) else {
-        return 0;
-    };
-    let counted = node.pods().filter(|other| {
-        !other.terminating && other.namespace == pod.namespace && selector.matches(&other.spec.labels)
-    });
-    i64::try_from(counted.count()).unwrap_or(i64::MAX)
+/// The pods on each node that the constraint counts, by slot.
+fn counted(constraint: &SpreadConstraint, pod: &PodInfo, snapshot: &Snapshot) -> Vec<i64> {
+    let mut column = vec![0; snapshot.slot_count()];
+    let selector = constraint.selector.as_ref().filter(|selector| !selector.is_empty());
+    let groups = selector.into_iter().flat_map(|selector| snapshot.selected(selector));
+    for group in groups.filter(|group| !group.terminating() && *group.namespace() == pod.namespace) {
+        for (slot, count) in group.counts().iter() {
+            if let Some(sum) = column.get_mut(slot) {
+                *sum += i64::from(count);
+            }
+        }
+    }
+    column
 }
 
 /// Does the constraint look at this node at all?
@@ -33,85 +36,146 @@ fn includes(constraint: &SpreadConstraint, pod: &PodInfo, node: &Node) -> bool {
     affine && (constraint.taints_policy == Policy::Ignore || taints::tolerates_all(pod, &node.info))
 }
 
-fn has_every_key(constraints: &[Cow<'_, SpreadConstraint>], node: &Node) -> bool {
-    constraints.iter().all(|constraint| node.info.labels.contains_key(&constraint.topology_key))
+/// True if the constraint looks at every node, whatever that is like.
+fn includes_all(constraint: &SpreadConstraint, pod: &PodInfo) -> bool {
+    let anywhere = pod.spec.node_selector.is_empty() && pod.spec.node_terms.is_none();
+    constraint.taints_policy == Policy::Ignore && (constraint.affinity_policy == Policy::Ignore || anywhere)
 }
 
-/// A required constraint and the pods counted in each of its domains.
-struct Domains<'a> {
+/// A constraint with the domains of its topology.
+struct Divided<'a> {
     constraint: Cow<'a, SpreadConstraint>,
-    counts: HashMap<&'a str, i64>,
+    topology: Cow<'a, Topology>,
+}
+
+fn divided<'a>(constraints: Vec<Cow<'a, SpreadConstraint>>, snapshot: &'a Snapshot) -> Vec<Divided<'a>> {
+    let divided = |constraint: Cow<'a, SpreadConstraint>| Divided {
+        topology: snapshot.topology(&constraint.topology_key),
+        constraint,
+    };
+    constraints.into_iter().map(divided).collect()
+}
+
+/// True if the node in this slot exists and carries the keys of all constraints.
+fn has_every_key(all: &[Divided<'_>], slot: usize) -> bool {
+    all.iter().all(|divided| divided.topology.place(slot).is_some())
+}
+
+/// Calls `book` with the slot of each node on which the constraint counts pods, policies considered.
+fn each_included(constraint: &SpreadConstraint, cycle: Cycle<'_>, mut book: impl FnMut(usize)) {
+    if includes_all(constraint, cycle.pod) {
+        return (0..cycle.snapshot.slot_count()).for_each(book);
+    }
+    for node in cycle.snapshot.nodes().filter(|node| includes(constraint, cycle.pod, node)) {
+        book(node.slot());
+    }
+}
+
+/// The pods counted in each domain of a required constraint.
+struct Domains {
+    /// By domain; None where no node counts.
+    counts: Vec<Option<i64>>,
+    known: usize,
+    min_domains: i64,
     /// The smallest count, or 0 if there are fewer domains than wanted.
     least: i64,
     /// The domain with the smallest count, and the smallest count of the others.
-    lowest: (&'a str, i64),
+    lowest: (usize, i64),
     /// 1 if the pod counts itself.
     own: i64,
 }
 
-impl<'a> Domains<'a> {
-    fn new(constraint: Cow<'a, SpreadConstraint>, pod: &PodInfo, counting: &[&'a Node]) -> Self {
-        let mut counts = HashMap::new();
-        for node in counting.iter().filter(|node| includes(&constraint, pod, node)) {
-            if let Some(value) = node.info.labels.get(&constraint.topology_key) {
-                *counts.entry(value.as_str()).or_default() += matching(&constraint, pod, node);
+impl Domains {
+    fn new(index: usize, all: &[Divided<'_>], cycle: Cycle<'_>) -> Self {
+        let Divided { constraint, topology } = &all[index];
+        let pods = counted(constraint, cycle.pod, cycle.snapshot);
+        let mut counts = vec![None; topology.bound()];
+        each_included(constraint, cycle, |slot| {
+            if let Some(place) = topology.place(slot).filter(|_| all.len() == 1 || has_every_key(all, slot)) {
+                *counts[place].get_or_insert(0) += pods[slot];
+            }
+        });
+        let known = counts.iter().flatten().count();
+        let (mut lowest, mut others) = ((usize::MAX, i64::MAX), i64::MAX);
+        for (place, count) in counts.iter().enumerate() {
+            match *count {
+                Some(count) if count < lowest.1 => (lowest, others) = ((place, count), lowest.1),
+                Some(count) => others = others.min(count),
+                None => {}
             }
         }
-        let lowest = counts.iter().min_by_key(|(_, count)| **count).map_or("", |(value, _)| *value);
-        let others = counts.iter().filter(|(value, _)| **value != lowest).map(|(_, count)| *count);
-        let lowest = (lowest, others.min().unwrap_or(i64::MAX));
-        let own = constraint.selector.as_ref().is_some_and(|selector| selector.matches(&pod.spec.labels));
-        let mut domains = Self { constraint, counts, least: 0, lowest, own: i64::from(own) };
+        let own = selects(constraint, cycle.pod);
+        let min_domains = constraint.min_domains;
+        let lowest = (lowest.0, others);
+        let mut domains = Self { counts, known, min_domains, least: 0, lowest, own: i64::from(own) };
         domains.least = domains.least_beside(lowest.0, lowest.1);
         domains
     }
 
-    /// The smallest count, if the count of `domain` is what it is and the smallest of the others is `others`.
-    fn least_beside(&self, domain: &str, others: i64) -> i64 {
-        let enough = i64::try_from(self.counts.len()).is_ok_and(|count| count >= self.constraint.min_domains);
-        let count = self.counts.get(domain).copied().filter(|_| enough);
+    /// The smallest count, if the count of a domain is what it is and the smallest of the others is `others`.
+    fn least_beside(&self, place: usize, others: i64) -> i64 {
+        let enough = i64::try_from(self.known).is_ok_and(|known| known >= self.min_domains);
+        let count = self.counts.get(place).copied().flatten().filter(|_| enough);
         count.map_or(0, |count| count.min(others))
     }
 
-    /// What if the domain of `node` had more pods? Only one domain differs from what was counted at a time.
-    fn shift(&mut self, node: &Node, by: i64) {
-        let value = node.info.labels.get(&self.constraint.topology_key);
-        let Some(value) = value.filter(|value| self.counts.contains_key(value.as_str())) else { return };
-        if let Some(count) = self.counts.get_mut(value.as_str()) {
-            *count += by;
-        }
+    /// What if the domain had more pods? Only one domain differs from what was counted at a time.
+    fn shift(&mut self, place: usize, by: i64) {
+        let Some(Some(count)) = self.counts.get_mut(place) else { return };
+        *count += by;
         let (lowest, second) = self.lowest;
-        let others =
-            if lowest == value { second } else { self.counts.get(lowest).copied().unwrap_or(i64::MAX) };
-        self.least = self.least_beside(value, others);
+        let others = if lowest == place {
+            second
+        } else {
+            self.counts.get(lowest).copied().flatten().unwrap_or(i64::MAX)
+        };
+        self.least = self.least_beside(place, others);
     }
 }
 
 struct Required<'a> {
     pod: &'a PodInfo,
-    domains: Vec<Domains<'a>>,
+    constraints: Vec<Divided<'a>>,
+    /// In the same order.
+    domains: Vec<Domains>,
+}
+
+/// What the required constraints say of a node.
+enum Skew {
+    Fine,
+    MissingLabel,
+    TooLarge,
 }
 
 impl<'a> Required<'a> {
-    fn new(constraints: Vec<Cow<'a, SpreadConstraint>>, pod: &'a PodInfo, snapshot: &'a Snapshot) -> Self {
-        let counting: Vec<_> = snapshot.nodes().filter(|node| has_every_key(&constraints, node)).collect();
-        let domains =
-            constraints.into_iter().map(|constraint| Domains::new(constraint, pod, &counting)).collect();
-        Self { pod, domains }
+    fn new(constraints: Vec<Cow<'a, SpreadConstraint>>, cycle: Cycle<'a>) -> Self {
+        let constraints = divided(constraints, cycle.snapshot);
+        let domains = (0..constraints.len()).map(|index| Domains::new(index, &constraints, cycle)).collect();
+        Self { pod: cycle.pod, constraints, domains }
+    }
+
+    fn skew(&self, node: &Node) -> Skew {
+        for (Divided { constraint, topology }, domains) in self.constraints.iter().zip(&self.domains) {
+            let Some(place) = topology.place(node.slot()) else { return Skew::MissingLabel };
+            let count = domains.counts.get(place).copied().flatten().unwrap_or_default();
+            if count + domains.own - domains.least > constraint.max_skew {
+                return Skew::TooLarge;
+            }
+        }
+        Skew::Fine
     }
 
     /// What if one more pod were on a node, or one less? Whether it is terminating does not matter here, and an empty
     /// selector means every pod: upstream's counts and upstream's what-ifs differ in that.
     fn shift(&mut self, other: &PodInfo, node: &Node, by: i64) {
-        let has = |domains: &Domains<'_>| node.info.labels.contains_key(&domains.constraint.topology_key);
-        if other.namespace != self.pod.namespace || !self.domains.iter().all(has) {
+        if other.namespace != self.pod.namespace || !has_every_key(&self.constraints, node.slot()) {
             return;
         }
-        for domains in &mut self.domains {
-            let selector = domains.constraint.selector.as_ref();
-            let counted = selector.is_some_and(|selector| selector.matches(&other.spec.labels));
-            if counted && includes(&domains.constraint, self.pod, node) {
-                domains.shift(node, by);
+        for (Divided { constraint, topology }, domains) in self.constraints.iter().zip(&mut self.domains) {
+            let place = topology.place(node.slot());
+            let counts = selects(constraint, other) && includes(constraint, self.pod, node);
+            if let Some(place) = place.filter(|_| counts) {
+                domains.shift(place, by);
             }
         }
     }
@@ -119,19 +183,21 @@ impl<'a> Required<'a> {
 
 impl NodeFilter for Required<'_> {
     fn filter(&self, node: &Node) -> Result<(), Rejection> {
-        for domains in &self.domains {
-            let Some(value) = node.info.labels.get(&domains.constraint.topology_key) else {
-                return Err(Rejection::unresolvable(
-                    "node(s) didn't match pod topology spread constraints (missing required label)",
-                ));
-            };
-            let count = domains.counts.get(value.as_str()).copied().unwrap_or_default();
-            if count + domains.own - domains.least > domains.constraint.max_skew {
-                return Err(Rejection::unschedulable("node(s) didn't match pod topology spread constraints"));
+        match self.skew(node) {
+            Skew::Fine => Ok(()),
+            Skew::MissingLabel => Err(Rejection::unresolvable(
+                "node(s) didn't match pod topology spread constraints (missing required label)",
+            )),
+            Skew::TooLarge => {
+                Err(Rejection::unschedulable("node(s) didn't match pod topology spread constraints"))
             }
         }
-        Ok(())
     }
+
+    fn admits(&self, node: &Node) -> bool {
+        matches!(self.skew(node), Skew::Fine)
+    }
+
     fn add_pod(&mut self, pod: &PodInfo, node: &Node) {
         self.shift(pod, node, 1);
     }
@@ -141,32 +207,21 @@ impl NodeFilter for Required<'_> {
     }
 }
 
-/// A preferred constraint: the pods in each domain that a feasible node is in, and how much one weighs.
-struct Weighed<'a> {
-    constraint: Cow<'a, SpreadConstraint>,
-    counts: HashMap<&'a str, i64>,
+/// A preferred constraint: the pods that count for each domain, or for each slot, and how much one weighs.
+struct Weighed {
+    by_host: bool,
+    pods: Vec<i64>,
     weight: f64,
 }
 
 struct Preferred<'a> {
-    pod: &'a PodInfo,
-    constraints: Vec<Weighed<'a>>,
-    /// Feasible nodes, by their order, that lack a key which all must have.
+    constraints: Vec<Divided<'a>>,
+    /// In the same order.
+    weighed: Vec<Weighed>,
+    /// Nodes must have the keys of all constraints to take part.
+    all_keys: bool,
+    /// Feasible nodes, by their order, that do not take part.
     ignored: Vec<bool>,
-    /// Nodes without all of these do not take part.
-    keys: Vec<String>,
-}
-
-/// What takes part in counting.
-struct Scope<'a, 'b> {
-    cycle: Cycle<'a>,
-    /// Feasible nodes that are not ignored.
-    candidates: &'b [&'a Node],
-    keys: &'b [String],
-}
-
-fn has_keys(keys: &[String], node: &Node) -> bool {
-    keys.iter().all(|key| node.info.labels.contains_key(key))
 }
 
 impl<'a> Preferred<'a> {
@@ -174,42 +229,42 @@ impl<'a> Preferred<'a> {
         constraints: Vec<Cow<'a, SpreadConstraint>>,
         all_keys: bool,
         cycle: Cycle<'a>,
-        feasible: &[&'a Node],
+        feasible: &[&Node],
     ) -> Self {
-        let needed = constraints.iter().filter(|_| all_keys);
-        let keys: Vec<_> = needed.map(|constraint| constraint.topology_key.clone()).collect();
-        let ignored: Vec<_> = feasible.iter().map(|node| !has_keys(&keys, node)).collect();
-        let candidates: Vec<_> =
-            feasible.iter().zip(&ignored).filter(|(_, ignored)| !**ignored).map(|(node, _)| *node).collect();
-        let scope = Scope { cycle, candidates: &candidates, keys: &keys };
-        let constraints =
-            constraints.into_iter().map(|constraint| Weighed::new(constraint, &scope)).collect();
-        Self { pod: cycle.pod, constraints, ignored, keys }
+        let constraints = divided(constraints, cycle.snapshot);
+        let mut preferred = Self { constraints, weighed: Vec::new(), all_keys, ignored: Vec::new() };
+        preferred.ignored = feasible.iter().map(|node| !preferred.takes_part(node.slot())).collect();
+        let candidates = feasible.iter().zip(&preferred.ignored).filter(|(_, ignored)| !**ignored);
+        let candidates: Vec<_> = candidates.map(|(node, _)| node.slot()).collect();
+        let weigh = |divided| preferred.weigh(divided, cycle, &candidates);
+        preferred.weighed = preferred.constraints.iter().map(weigh).collect();
+        preferred
     }
-}
 
-/// The domain of a node; all nodes without the label share one.
-fn domain<'a>(constraint: &SpreadConstraint, node: &'a Node) -> &'a str {
-    node.info.labels.get(&constraint.topology_key).map_or("", String::as_str)
-}
+    fn takes_part(&self, slot: usize) -> bool {
+        !self.all_keys || has_every_key(&self.constraints, slot)
+    }
 
-impl<'a> Weighed<'a> {
     #[expect(clippy::cast_precision_loss, reason = "no cluster has so many domains")]
-    fn new(constraint: Cow<'a, SpreadConstraint>, scope: &Scope<'a, '_>) -> Self {
-        let by_host = constraint.topology_key == HOSTNAME;
-        let mut counts = HashMap::new();
-        for node in scope.candidates.iter().filter(|_| !by_host) {
-            counts.entry(domain(&constraint, node)).or_insert(0);
+    fn weigh(&self, divided: &Divided<'_>, cycle: Cycle<'_>, candidates: &[usize]) -> Weighed {
+        let Divided { constraint, topology } = divided;
+        let pods = counted(constraint, cycle.pod, cycle.snapshot);
+        let weight = |size: usize| ((size + 2) as f64).ln();
+        if constraint.topology_key == HOSTNAME {
+            return Weighed { by_host: true, pods, weight: weight(candidates.len()) };
         }
-        let (pod, snapshot) = (scope.cycle.pod, scope.cycle.snapshot);
-        for node in snapshot.nodes().filter(|node| !by_host && has_keys(scope.keys, node)) {
-            let count = counts.get_mut(domain(&constraint, node));
-            if let (Some(count), true) = (count, includes(&constraint, pod, node)) {
-                *count += matching(&constraint, pod, node);
+        // All nodes without the label share one domain more.
+        let place = |slot| topology.place(slot).unwrap_or(topology.bound());
+        let mut sums = vec![None; topology.bound() + 1];
+        candidates.iter().for_each(|slot| sums[place(*slot)] = Some(0));
+        let size = sums.iter().flatten().count();
+        each_included(constraint, cycle, |slot| {
+            if let Some(sum) = sums[place(slot)].as_mut().filter(|_| self.takes_part(slot)) {
+                *sum += pods[slot];
             }
-        }
-        let size = if by_host { scope.candidates.len() } else { counts.len() };
-        Self { constraint, counts, weight: ((size + 2) as f64).ln() }
+        });
+        let pods = sums.into_iter().map(Option::unwrap_or_default).collect();
+        Weighed { by_host: false, pods, weight: weight(size) }
     }
 }
 
@@ -220,18 +275,16 @@ impl NodeScore for Preferred<'_> {
         reason = "the formula is defined in floating point and rounded to an integer"
     )]
     fn score(&self, node: &Node) -> i64 {
-        if !has_keys(&self.keys, node) {
+        let slot = node.slot();
+        if !self.takes_part(slot) {
             return 0;
         }
         let mut score = 0.0;
-        for Weighed { constraint, counts, weight } in &self.constraints {
-            let Some(value) = node.info.labels.get(&constraint.topology_key) else { continue };
-            let count = if constraint.topology_key == HOSTNAME {
-                matching(constraint, self.pod, node)
-            } else {
-                counts.get(value.as_str()).copied().unwrap_or_default()
-            };
-            score += count as f64 * weight + (constraint.max_skew - 1) as f64;
+        for (Divided { constraint, topology }, weighed) in self.constraints.iter().zip(&self.weighed) {
+            let Some(place) = topology.place(slot) else { continue };
+            let place = if weighed.by_host { slot } else { place };
+            let pods = weighed.pods.get(place).copied().unwrap_or_default();
+            score += pods as f64 * weighed.weight + (constraint.max_skew - 1) as f64;
         }
         score.round() as i64
     }
@@ -309,7 +362,11 @@ impl Plugin for PodTopologySpread {
         if constraints.is_empty() {
             return PreFilter::Skip;
         }
-        PreFilter::Filter(Box::new(Required::new(constraints, cycle.pod, cycle.snapshot)))
+        PreFilter::Filter(Box::new(Required::new(constraints, cycle)))
+    }
+
+    fn prefers(&self, cycle: Cycle<'_>) -> bool {
+        !self.constraints(cycle, false).is_empty()
     }
 
     fn pre_score<'a>(

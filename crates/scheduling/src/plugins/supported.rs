@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use crate::framework::{Code, Cycle, Event, Plugin, PreFilter, Rejection};
+use crate::framework::{Code, Cycle, Event, Plugin, PreFilter, Rejection, Scope};
 
 /// Refuses pods that need what this release does not know, rather than placing them wrongly.
 pub struct Supported;
@@ -8,6 +8,10 @@ pub struct Supported;
 impl Plugin for Supported {
     fn name(&self) -> &'static str {
         "Supported"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {

@@ -1,4 +1,4 @@
-use crate::framework::{Cycle, Event, NodeScore, Plugin, PreFilter, Rejection, normalize_by_max};
+use crate::framework::{Cycle, Event, NodeScore, Plugin, PreFilter, Rejection, Scale, Scope};
 use crate::node::{NodeInfo, Taint};
 use crate::pod::{PodInfo, Toleration};
 use crate::snapshot::Node;
@@ -30,14 +30,18 @@ impl NodeScore for Advice<'_> {
         i64::try_from(ignored.count()).unwrap_or(i64::MAX)
     }
 
-    fn normalize(&self, scores: &mut [i64]) {
-        normalize_by_max(scores, true);
+    fn scale(&self) -> Scale {
+        Scale::Largest { reverse: true }
     }
 }
 
 impl Plugin for TaintToleration {
     fn name(&self) -> &'static str {
         "TaintToleration"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::framework::Framework;
+use crate::quantity::Quantity;
 
 fn node(name: &str, cpu: i64) -> NodeInfo {
     let status = json!({"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "5"}});

@@ -1,0 +1,81 @@
+/// How many of something are on each node, by slot: a sorted list while they are few, a column when they are many.
+#[derive(Debug, Clone)]
+pub(crate) enum Counts {
+    Few(Vec<(u32, u32)>),
+    Many(Vec<u32>),
+}
+
+/// Lists shorter than this never become columns.
+const FEW: usize = 256;
+/// A list becomes a column once it names more than one in so many slots.
+const SPARSE: usize = 8;
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, slot: usize) {
+        match self {
+            Self::Few(list) => {
+                let Ok(key) = u32::try_from(slot) else { return };
+                match list.binary_search_by_key(&key, |(slot, _)| *slot) {
+                    Ok(place) => list[place].1 += 1,
+                    Err(place) => list.insert(place, (key, 1)),
+                }
+                let last = list.last().map_or(0, |(slot, _)| *slot as usize);
+                if list.len() > FEW && list.len() > last / SPARSE {
+                    let mut column = vec![0; last + 1];
+                    for (slot, count) in list {
+                        column[*slot as usize] = *count;
+                    }
+                    *self = Self::Many(column);
+                }
+            }
+            Self::Many(column) => {
+                if column.len() <= slot {
+                    column.resize(slot + 1, 0);
+                }
+                column[slot] += 1;
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: usize) {
+        match self {
+            Self::Few(list) => {
+                let found = list.binary_search_by_key(&slot, |(slot, _)| *slot as usize);
+                let Ok(place) = found else { return };
+                list[place].1 -= 1;
+                if list[place].1 == 0 {
+                    list.remove(place);
+                }
+            }
+            Self::Many(column) => {
+                if let Some(count) = column.get_mut(slot) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Slots with how many are there, in order of the slots; none is zero.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, u32)> {
+        let (few, many): (&[(u32, u32)], &[u32]) = match self {
+            Self::Few(list) => (list, &[]),
+            Self::Many(column) => (&[], column),
+        };
+        let few = few.iter().map(|(slot, count)| (*slot as usize, *count));
+        few.chain(many.iter().copied().enumerate()).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl PartialEq for Counts {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Counts {}

@@ -1,0 +1,117 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::node::NodeInfo;
+use crate::pod::{HostPort, PodInfo};
+use crate::quantity::Quantity;
+use crate::resources::{ResourceList, Resources, add_list, clamp_list, sub_list};
+
+/// A node and what is placed on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub info: NodeInfo,
+    /// False while only pods speak of it.
+    pub(super) exists: bool,
+    /// Its place in the snapshot, and in every column.
+    slot: usize,
+    /// Sorted by UID.
+    pods: Vec<Arc<PodInfo>>,
+    /// What its pods ask for, and the same as exact quantities.
+    pub requested: Resources,
+    requested_list: ResourceList,
+    /// CPU (milli) and memory with defaults for containers that name none, for scoring.
+    pub(crate) non_zero: (i64, i64),
+    /// Host ports in use, and by how many pods.
+    pub(super) ports: BTreeMap<HostPort, usize>,
+}
+
+impl Node {
+    pub(super) fn new(info: NodeInfo, slot: usize) -> Self {
+        Self {
+            info,
+            exists: false,
+            slot,
+            pods: Vec::new(),
+            requested: Resources::default(),
+            requested_list: ResourceList::new(),
+            non_zero: (0, 0),
+            ports: BTreeMap::new(),
+        }
+    }
+
+    /// The index of the node in columns of the snapshot.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The pods and reservations placed here.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.pods.iter()
+    }
+
+    pub fn pod_count(&self) -> i64 {
+        i64::try_from(self.pods.len()).unwrap_or(i64::MAX)
+    }
+
+    /// True if one of `ports` is taken.
+    pub(crate) fn port_conflict(&self, ports: &[HostPort]) -> bool {
+        self.ports.keys().any(|used| ports.iter().any(|port| port.conflicts(used)))
+    }
+
+    /// Allocatable less requested, at least zero; `pods` is the number of further pods.
+    pub fn free(&self) -> ResourceList {
+        let mut free = self.info.allocatable.clone();
+        sub_list(&mut free, &self.requested_list);
+        if let Some(pods) = free.get_mut("pods") {
+            *pods -= &Quantity::from_units(self.pod_count());
+        }
+        clamp_list(&mut free);
+        free
+    }
+
+    pub(super) fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        self.pods.get(self.find(uid).ok()?)
+    }
+
+    fn find(&self, uid: &str) -> Result<usize, usize> {
+        self.pods.binary_search_by(|pod| (*pod.uid).cmp(uid))
+    }
+
+    /// Places a pod here; one of the same UID gives way.
+    pub(crate) fn put(&mut self, pod: Arc<PodInfo>) {
+        self.take(&pod.uid);
+        let requests = &pod.spec.requests;
+        self.requested.add(&requests.total);
+        add_list(&mut self.requested_list, &requests.list);
+        self.non_zero.0 += requests.non_zero.0;
+        self.non_zero.1 += requests.non_zero.1;
+        for port in &pod.spec.host_ports {
+            *self.ports.entry(port.clone()).or_default() += 1;
+        }
+        if let Err(place) = self.find(&pod.uid) {
+            self.pods.insert(place, pod);
+        }
+    }
+
+    pub(crate) fn take(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let pod = self.pods.remove(self.find(uid).ok()?);
+        let requests = &pod.spec.requests;
+        self.requested.sub(&requests.total);
+        sub_list(&mut self.requested_list, &requests.list);
+        self.non_zero.0 -= requests.non_zero.0;
+        self.non_zero.1 -= requests.non_zero.1;
+        for port in &pod.spec.host_ports {
+            if let Some(users) = self.ports.get_mut(port) {
+                *users -= 1;
+                if *users == 0 {
+                    self.ports.remove(port);
+                }
+            }
+        }
+        Some(pod)
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        !self.exists && self.pods.is_empty()
+    }
+}

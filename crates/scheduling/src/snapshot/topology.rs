@@ -1,0 +1,90 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The domains into which one node label divides the nodes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Topology {
+    key: Arc<str>,
+    /// The domain of each slot, [`NOWHERE`] if the node lacks the label or does not exist.
+    places: Vec<u32>,
+    ids: HashMap<Arc<str>, u32>,
+    domains: Vec<Domain>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Clone)]
+struct Domain {
+    value: Arc<str>,
+    nodes: u32,
+}
+
+/// Stands for no domain.
+const NOWHERE: u32 = u32::MAX;
+
+impl Topology {
+    pub(super) fn new(key: &str) -> Self {
+        Self { key: Arc::from(key), ..Self::default() }
+    }
+
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    /// The domain of a node. None if it has none.
+    pub(crate) fn place(&self, slot: usize) -> Option<usize> {
+        self.places.get(slot).filter(|place| **place != NOWHERE).map(|place| *place as usize)
+    }
+
+    /// More than the largest number of a domain.
+    pub(crate) fn bound(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// Puts a node into the domain of its value.
+    pub(super) fn set(&mut self, slot: usize, value: Option<&str>) {
+        if let Some(old) = self.place(slot) {
+            if self.domains.get(old).map(|domain| &*domain.value) == value {
+                return;
+            }
+            self.leave(old);
+        }
+        if self.places.len() <= slot {
+            self.places.resize(slot + 1, NOWHERE);
+        }
+        let place = value.map_or(NOWHERE, |value| self.enter(value));
+        self.places[slot] = place;
+    }
+
+    fn leave(&mut self, place: usize) {
+        let Some(domain) = self.domains.get_mut(place) else { return };
+        domain.nodes -= 1;
+        if domain.nodes == 0 {
+            self.ids.remove(&domain.value);
+            self.free.extend(u32::try_from(place));
+        }
+    }
+
+    fn enter(&mut self, value: &str) -> u32 {
+        if let Some(&place) = self.ids.get(value) {
+            self.domains[place as usize].nodes += 1;
+            return place;
+        }
+        let domain = Domain { value: Arc::from(value), nodes: 1 };
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => u32::try_from(self.domains.len()).unwrap_or(NOWHERE),
+        };
+        self.ids.insert(Arc::clone(&domain.value), place);
+        match self.domains.get_mut(place as usize) {
+            Some(gap) => *gap = domain,
+            None => self.domains.push(domain),
+        }
+        place
+    }
+
+    /// The value of each slot's domain.
+    #[cfg(test)]
+    pub(super) fn values(&self) -> Vec<Option<&str>> {
+        (0..self.places.len()).map(|slot| self.place(slot).map(|place| &*self.domains[place].value)).collect()
+    }
+}
