@@ -8,7 +8,7 @@ use scheduling::{Cache, Framework, NodeInfo, PodInfo, Snapshot};
 use serde_json::{Value, json};
 
 /// A small generator of numbers that look random (SplitMix64).
-pub struct Numbers(pub u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -19,7 +19,7 @@ impl Numbers {
     }
 
     /// One of `0..bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
@@ -48,14 +48,14 @@ enum Event {
 
 /// How many operations there were, and what came of them.
 #[derive(Debug, Default)]
-pub struct Tally {
-    pub operations: u64,
-    pub placed: u64,
-    pub refused: u64,
-    pub compared: u64,
+pub(crate) struct Tally {
+    pub(crate) operations: u64,
+    pub(crate) placed: u64,
+    pub(crate) refused: u64,
+    pub(crate) compared: u64,
 }
 
-pub struct Churn {
+pub(crate) struct Churn {
     numbers: Numbers,
     framework: Framework,
     cache: Cache,
@@ -67,13 +67,13 @@ pub struct Churn {
     events: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
     pods: u64,
-    pub tally: Tally,
+    pub(crate) tally: Tally,
 }
 
 impl Churn {
     /// # Errors
     /// What is wrong with the manifests.
-    pub fn new(seed: u64, nodes: u64) -> Result<Self, String> {
+    pub(crate) fn new(seed: u64, nodes: u64) -> Result<Self, String> {
         let mut churn = Self {
             numbers: Numbers(seed),
             framework: Framework::builder().build(),
@@ -88,8 +88,8 @@ impl Churn {
             tally: Tally::default(),
         };
         for (number, spec) in templates().into_iter().enumerate() {
-            let app = if number % 3 == 0 { "db" } else { "web" };
-            let namespace = if number % 4 == 0 { "two" } else { "one" };
+            let app = if number.is_multiple_of(3) { "db" } else { "web" };
+            let namespace = if number.is_multiple_of(4) { "two" } else { "one" };
             let metadata = json!({"name": "template", "namespace": namespace, "labels": {"app": app}});
             let raw = json!({"metadata": metadata, "spec": spec});
             churn.templates.push(PodInfo::parse(&raw).map_err(|error| error.to_string())?);
@@ -147,7 +147,7 @@ impl Churn {
     ///
     /// # Errors
     /// The cached answer is not the full one.
-    pub fn step(&mut self) -> Result<(), String> {
+    pub(crate) fn step(&mut self) -> Result<(), String> {
         let Some(((now, _), event)) = self.events.pop_first() else {
             return Err("nothing happens".to_owned());
         };
@@ -234,7 +234,7 @@ impl Churn {
     ///
     /// # Errors
     /// What differs.
-    pub fn compare(&mut self) -> Result<(), String> {
+    pub(crate) fn compare(&mut self) -> Result<(), String> {
         self.tally.compared += 1;
         let mut fresh = Snapshot::default();
         for namespace in ["one", "two"] {
@@ -315,7 +315,7 @@ fn templates() -> Vec<Value> {
 
 fn with_container(number: usize, mut spec: Value) -> Value {
     let cpu = format!("{}m", 100 + 50 * (number % 5));
-    let image = if number % 2 == 0 { "web:1" } else { "db:1" };
+    let image = if number.is_multiple_of(2) { "web:1" } else { "db:1" };
     let mut container =
         json!({"name": "a", "image": image, "resources": {"requests": {"cpu": cpu, "memory": "200Mi"}}});
     if let Some(port) = spec.as_object_mut().and_then(|spec| spec.remove("hostPort")) {

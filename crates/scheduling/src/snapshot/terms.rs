@@ -155,9 +155,4 @@ impl Terms {
         let posted = labels.iter().flat_map(|(key, value)| self.by_label.get(key, value));
         posted.chain(&self.unanchored).filter_map(|id| self.terms.get(*id))
     }
-
-    #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &StandingTerm> {
-        self.terms.iter()
-    }
 }

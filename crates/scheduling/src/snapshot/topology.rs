@@ -81,10 +81,4 @@ impl Topology {
         }
         place
     }
-
-    /// The value of each slot's domain.
-    #[cfg(test)]
-    pub(super) fn values(&self) -> Vec<Option<&str>> {
-        (0..self.places.len()).map(|slot| self.place(slot).map(|place| &*self.domains[place].value)).collect()
-    }
 }
