@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::framework::{
-    Cycle, Diagnosis, Event, NodeFilter, NodeScore, Plugin, PostFilter, PreFilter, Rejection, Trials,
+    Cycle, Diagnosis, Event, NodeFilter, NodeScore, Plugin, PostFilter, PreFilter, Rejection, Scope, Trials,
 };
 use crate::snapshot::Node;
 
@@ -43,6 +43,14 @@ impl NodeFilter for EveryNode {
 impl Plugin for Part {
     fn name(&self) -> &'static str {
         self.plugin.name()
+    }
+
+    fn scope(&self) -> Scope {
+        self.plugin.scope()
+    }
+
+    fn prefers(&self, cycle: Cycle<'_>) -> bool {
+        self.acts.score && self.plugin.prefers(cycle)
     }
 
     fn pre_enqueue(&self, cycle: Cycle<'_>) -> Result<(), Rejection> {
