@@ -1,6 +1,7 @@
 //! One call per action.
 
 mod evict;
+mod tell;
 
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ use crate::plan::{Action, Admission, Outcome};
 pub struct Context {
     pub client: Client,
     pub manager: String,
+    /// Which replica this is.
+    pub instance: String,
     pub shared: runtime::Metrics,
     pub metrics: crate::metrics::Metrics,
 }
@@ -59,9 +62,10 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
             }
             result
         }
-        Action::RefusePod { pod, uid, version, message, since, nomination } => {
+        Action::RefusePod { pod, uid, version, reason, message, since, nomination } => {
             info!(object = %pod, reason = %message, "fits nowhere");
             let mut patch = refusal((uid, version), message, since.as_deref());
+            patch["status"]["conditions"][0]["reason"] = json!(reason);
             if let Some(status) = patch["status"].as_object_mut() {
                 status.extend(evict::nominated(nomination));
             }
@@ -71,6 +75,7 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
         Action::Disrupt(eviction) => evict::disrupt(context, eviction).await,
         Action::Evict(eviction) => evict::delete(context, eviction).await,
         Action::TellVictim(eviction) => evict::tell(context, eviction).await,
+        Action::Tell(story) => tell::tell(context, story).await,
         Action::CreateSummary(summary) => create_summary(context, summary).await,
         Action::PatchSummary(patch) => patch_summary(context, patch).await,
     };
@@ -92,6 +97,7 @@ fn kind(action: &Action) -> &'static str {
         Action::Disrupt(_) => "disrupt",
         Action::Evict(_) => "evict",
         Action::TellVictim(_) => "tell_victim",
+        Action::Tell(_) => "tell",
         Action::CreateSummary(_) => "create_summary",
         Action::PatchSummary(_) => "patch_summary",
     }

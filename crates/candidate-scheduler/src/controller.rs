@@ -8,19 +8,22 @@ use futures::StreamExt;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota, ServiceAccount};
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    LimitRange, Namespace, ReplicationController, ResourceQuota, Service, ServiceAccount,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource, ResourceExt};
 use runtime::{CancellationToken, Chain, Runtime, watch};
-use scheduling::Labels;
+use scheduling::{Labels, Owner, OwnerKind};
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use crate::apply::{Context, apply};
-use crate::args::Args;
 use crate::metrics::Metrics;
 use crate::observe::{BudgetSeen, Change, ChaperonSeen, Name, NodeSeen, PodSeen, Seen};
 use crate::plan::{Action, Model, Outcome, Settings};
@@ -43,7 +46,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// Acts as the scheduler until leadership ends.
 pub(crate) async fn lead(
     runtime: Runtime,
-    args: Args,
+    settings: Settings,
     metrics: Metrics,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -51,21 +54,26 @@ pub(crate) async fn lead(
     let context = Context {
         client: runtime.client.clone(),
         manager: runtime.manager(),
+        instance: runtime.args.pod_name.clone(),
         shared: runtime.metrics.clone(),
         metrics,
     };
-    let Some(cluster_uid) = cluster_uid(&context, &stop).await else { return Ok(()) };
+    let Some(cluster_uid) = cluster_uid(&context, &settings, &stop).await else { return Ok(()) };
     let (seen, inbox) = mpsc::channel(BUFFER);
     let watches = Watches { runtime: &runtime, stop: &stop, seen };
-    let mut tasks = watches.start();
-    let model = Model::new(Settings { cluster_uid, reserved_seconds: args.reserved_seconds });
+    let mut tasks = watches.start(settings.chaperons);
+    let model = Model::new(Settings { cluster_uid, ..settings });
     schedule((&context, &term), model, inbox, &stop).await;
     tasks.shutdown().await;
     Ok(())
 }
 
-/// UID of namespace kube-system, which identifies the cluster. None if we were stopped before it could be read.
-async fn cluster_uid(context: &Context, stop: &CancellationToken) -> Option<String> {
+/// UID of namespace kube-system, which identifies the cluster to sources. None if we were stopped before it could be
+/// read.
+async fn cluster_uid(context: &Context, settings: &Settings, stop: &CancellationToken) -> Option<String> {
+    if !settings.chaperons {
+        return Some(String::new());
+    }
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     loop {
         let read = tokio::select! {
@@ -111,9 +119,10 @@ async fn schedule(
         let actions = model.decide(now());
         let seconds = begin.elapsed().as_secs_f64();
         context.metrics.decided(seconds, &model.counts());
+        context.metrics.attempted(seconds, &model.attempts());
         if counted.elapsed() >= COUNT_EVERY {
             counted = Instant::now();
-            context.metrics.waiting(model.lengths(), model.reservations());
+            context.metrics.waiting(model.lengths(), model.reservations(), &model.waiting());
         }
         for action in actions {
             let (context, slots) = (context.clone(), Arc::clone(&slots));
@@ -151,21 +160,33 @@ struct Watches<'a> {
 }
 
 impl Watches<'_> {
-    fn start(self) -> JoinSet<()> {
+    /// `chaperons`: whether this cluster is a target.
+    fn start(self, chaperons: bool) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let unfinished = Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
         self.objects::<Node>(&mut tasks, Config::default());
         self.objects::<Pod>(&mut tasks, unfinished);
-        self.objects::<PodChaperon>(&mut tasks, Config::default());
         self.objects::<Namespace>(&mut tasks, Config::default());
         self.objects::<PodDisruptionBudget>(&mut tasks, Config::default());
-        self.summary(&mut tasks);
-        self.admission::<ServiceAccount>(&mut tasks);
-        self.admission::<ResourceQuota>(&mut tasks);
-        self.admission::<LimitRange>(&mut tasks);
-        self.admission::<MutatingWebhookConfiguration>(&mut tasks);
-        self.admission::<ValidatingWebhookConfiguration>(&mut tasks);
+        self.objects::<Service>(&mut tasks, Config::default());
+        self.objects::<ReplicationController>(&mut tasks, Config::default());
+        self.objects::<ReplicaSet>(&mut tasks, Config::default());
+        self.objects::<StatefulSet>(&mut tasks, Config::default());
+        if chaperons {
+            self.target(&mut tasks);
+        }
         tasks
+    }
+
+    /// What a target watches besides.
+    fn target(&self, tasks: &mut JoinSet<()>) {
+        self.objects::<PodChaperon>(tasks, Config::default());
+        self.summary(tasks);
+        self.admission::<ServiceAccount>(tasks);
+        self.admission::<ResourceQuota>(tasks);
+        self.admission::<LimitRange>(tasks);
+        self.admission::<MutatingWebhookConfiguration>(tasks);
+        self.admission::<ValidatingWebhookConfiguration>(tasks);
     }
 
     /// Watches a kind whose objects matter.
@@ -321,6 +342,37 @@ impl Reduce for PodDisruptionBudget {
         Seen::Budget(change)
     }
 }
+
+/// Kinds whose objects stand for a group of pods.
+macro_rules! owners {
+    ($($kind:ident: $selector:expr),*) => {$(
+        impl Reduce for $kind {
+            type Left = Owner;
+            type Key = Name;
+
+            fn reduce(&self) -> Owner {
+                let selector: fn(&Self) -> Value = $selector;
+                let (namespace, name) = (self.namespace().unwrap_or_default(), self.name_any());
+                Owner::new(OwnerKind::$kind, (&namespace, &name), &selector(self))
+            }
+
+            fn key(&self) -> Name {
+                Name::new(&self.namespace().unwrap_or_default(), &self.name_any())
+            }
+
+            fn wrap(change: Change<Owner, Name>) -> Seen {
+                Seen::Owners(OwnerKind::$kind, change)
+            }
+        }
+    )*};
+}
+
+owners!(
+    Service: |service| json!(service.spec.as_ref().map(|spec| &spec.selector)),
+    ReplicationController: |controller| json!(controller.spec.as_ref().map(|spec| &spec.selector)),
+    ReplicaSet: |set| json!(set.spec.selector),
+    StatefulSet: |set| json!(set.spec.selector)
+);
 
 async fn forward(
     sender: &mpsc::Sender<Seen>,

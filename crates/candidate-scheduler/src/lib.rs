@@ -30,12 +30,14 @@ pub mod args;
 mod controller;
 pub mod error;
 pub mod metrics;
+mod mode;
 pub mod observe;
 pub mod plan;
 mod standby;
 
 use anyhow::Context as _;
 use runtime::Runtime;
+use tracing::warn;
 
 pub use args::Args;
 
@@ -107,10 +109,23 @@ pub const RIGHTS: &[Right] = &[
 
 /// Runs the service: stands by until it leads, then schedules.
 pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
+    let config = args.configuration()?;
+    for note in &config.notes {
+        warn!(reason = %note, "a part of the configuration has no effect");
+    }
+    let mode = mode::Mode { args: &args, alone: !config.profiles.is_empty() };
+    let Some(chaperons) = mode.is_target(&runtime).await else { return Ok(()) };
+    let settings = plan::Settings {
+        reserved_seconds: args.reserved_seconds,
+        config,
+        chaperons,
+        owners: true,
+        ..plan::Settings::default()
+    };
     let metrics = metrics::Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;
-    let standby = standby::Standby { client: &runtime.client, readiness: &runtime.readiness };
+    let standby = standby::Standby { client: &runtime.client, readiness: &runtime.readiness, chaperons };
     standby.begin();
-    let lead = |stop| controller::lead(runtime.clone(), args.clone(), metrics.clone(), stop);
+    let lead = |stop| controller::lead(runtime.clone(), settings.clone(), metrics.clone(), stop);
     tokio::select! {
         ended = runtime::lease::lead(&runtime, lead) => ended,
         never = standby.stand_by() => match never {},

@@ -1,13 +1,15 @@
 //! What this service counts, besides what all services do.
 
+mod upstream;
+
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    exponential_buckets,
+    Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, exponential_buckets,
 };
 use runtime::metrics::register;
 use scheduling::Lengths;
 
-use crate::plan::{Admission, Counts};
+use crate::plan::{Admission, Attempt, Counts, Waiting};
+use upstream::Upstream;
 
 #[derive(Debug, Clone)]
 pub struct Metrics {
@@ -17,8 +19,7 @@ pub struct Metrics {
     reservations: IntGauge,
     expired: IntCounterVec,
     dry_runs: IntCounterVec,
-    preemptions: IntCounter,
-    victims: Histogram,
+    upstream: Upstream,
 }
 
 impl Metrics {
@@ -43,14 +44,6 @@ impl Metrics {
             "multicluster_candidate_scheduler_reservations",
             "PodChaperons for which room is held.",
         )?;
-        // These two have upstream's names and buckets.
-        let preemptions = IntCounter::new(
-            "scheduler_preemption_attempts_total",
-            "How often it was looked for pods that could make room.",
-        )?;
-        let victims =
-            HistogramOpts::new("scheduler_preemption_victims", "How many pods had to make room for one.")
-                .buckets(exponential_buckets(1.0, 2.0, 7)?);
         Ok(Self {
             attempts: counter("attempts_total", "Scheduling cycles by result.", "result")?,
             decision: register(registry, &Histogram::with_opts(decision)?)?,
@@ -58,8 +51,7 @@ impl Metrics {
             reservations: register(registry, &reservations)?,
             expired: counter("reservations_ended_total", "Reservations taken back, by cause.", "cause")?,
             dry_runs: counter("dry_runs_total", "Dry-run creations by answer.", "answer")?,
-            preemptions: register(registry, &preemptions)?,
-            victims: register(registry, &Histogram::with_opts(victims)?)?,
+            upstream: Upstream::new(registry)?,
         })
     }
 
@@ -68,13 +60,21 @@ impl Metrics {
         self.attempts.with_label_values(&["placed"]).inc_by(counts.placed);
         self.attempts.with_label_values(&["refused"]).inc_by(counts.refused);
         self.expired.with_label_values(&["expired"]).inc_by(counts.expired);
-        self.preemptions.inc_by(counts.preemptions);
+        self.upstream.preemptions.inc_by(counts.preemptions);
         for victims in &counts.victims {
-            self.victims.observe(f64::from(u32::try_from(*victims).unwrap_or(u32::MAX)));
+            self.upstream.victims.observe(f64::from(u32::try_from(*victims).unwrap_or(u32::MAX)));
         }
     }
 
-    pub fn waiting(&self, lengths: Lengths, reservations: usize) {
+    /// Tries that ended, in decisions that took `seconds` together.
+    pub fn attempted(&self, seconds: f64, attempts: &[Attempt]) {
+        let count = u32::try_from(attempts.len()).unwrap_or(u32::MAX);
+        for attempt in attempts {
+            self.upstream.attempted(seconds / f64::from(count.max(1)), attempt);
+        }
+    }
+
+    pub fn waiting(&self, lengths: Lengths, reservations: usize, waiting: &Waiting) {
         let queues = [
             ("active", lengths.active),
             ("backoff", lengths.backoff),
@@ -83,8 +83,10 @@ impl Metrics {
         ];
         for (queue, length) in queues {
             self.pending.with_label_values(&[queue]).set(gauge(length));
+            self.upstream.pending.with_label_values(&[queue]).set(gauge(length));
         }
         self.reservations.set(gauge(reservations));
+        self.upstream.waiting(reservations, waiting);
     }
 
     pub fn dry_run(&self, answer: &Admission) {

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use api::{ClusterSummary, keys, raw};
-use scheduling::{Budget, Labels, NodeInfo, PodInfo};
+use scheduling::{Budget, Labels, NodeInfo, Owner, OwnerKind, PodInfo};
 use serde_json::{Value, json};
 
 /// Namespace and name of an object.
@@ -285,6 +285,8 @@ pub enum Seen {
     Chaperon(Change<ChaperonSeen, Name>),
     Namespace(Change<(Arc<str>, Labels), Arc<str>>),
     Budget(Change<BudgetSeen, Name>),
+    /// Services or controllers of pods.
+    Owners(OwnerKind, Change<Owner, Name>),
     Summary(Option<Box<ClusterSummary>>),
     /// What admission answers may be different now, in one namespace or everywhere.
     Admission(Option<Arc<str>>),

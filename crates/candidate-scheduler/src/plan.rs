@@ -6,11 +6,13 @@
 mod calls;
 mod chaperons;
 mod kubelets;
+mod owners;
 mod pods;
 mod preemption;
 mod refusals;
 mod reservations;
 mod retries;
+mod story;
 mod summary;
 mod templates;
 #[cfg(test)]
@@ -20,17 +22,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use api::keys;
+use scheduling::config::Config;
 use scheduling::{
-    Backoff, Classes, Diagnosis, Event, Framework, Judge, Lengths, PodInfo, PodSpec, Profiles, Queue,
+    Classes, Diagnosis, Event, Framework, Judge, Lengths, OwnerKind, PodInfo, PodSpec, Profiles, Queue,
     Snapshot,
 };
 use serde_json::Value;
 
 use crate::observe::{Change, Name, NodeSeen, Seen, TemplateKey};
-pub use calls::{Action, Admission, Eviction, Outcome};
+pub use calls::{Action, Admission, Eviction, Outcome, Story};
 use chaperons::Chaperon;
 use pods::Pod;
 use preemption::Room;
+pub use story::{Attempt, Ended, Waiting};
 use summary::Publication;
 use templates::Template;
 
@@ -54,6 +58,34 @@ pub struct Settings {
     /// UID of namespace kube-system.
     pub cluster_uid: String,
     pub reserved_seconds: u64,
+    /// The profiles besides that of delegates, which is always there.
+    pub config: Config,
+    /// PodChaperons and the ClusterSummary are watched: this cluster is a target.
+    pub chaperons: bool,
+    /// Services and controllers of pods are watched, and nothing is decided before they were seen.
+    pub owners: bool,
+}
+
+impl Default for Settings {
+    /// A target for delegates alone.
+    fn default() -> Self {
+        Self {
+            cluster_uid: String::new(),
+            reserved_seconds: 30,
+            config: Config::of_names(&[]),
+            chaperons: true,
+            owners: false,
+        }
+    }
+}
+
+/// The rules for each scheduler name.
+fn profiles(config: &Config) -> Profiles {
+    let mut profiles = config.frameworks();
+    if !profiles.has(keys::CANDIDATE_SCHEDULER) {
+        profiles.set(keys::CANDIDATE_SCHEDULER, Framework::builder().build());
+    }
+    profiles
 }
 
 #[derive(Debug, Default)]
@@ -62,11 +94,14 @@ struct Synced {
     pods: bool,
     chaperons: bool,
     budgets: bool,
+    owners: BTreeSet<OwnerKind>,
 }
 
 impl Synced {
-    fn all(&self) -> bool {
-        self.nodes && self.pods && self.chaperons && self.budgets
+    fn all(&self, settings: &Settings) -> bool {
+        let chaperons = self.chaperons || !settings.chaperons;
+        let owners = !settings.owners || OwnerKind::ALL.iter().all(|kind| self.owners.contains(kind));
+        self.nodes && self.pods && chaperons && owners && self.budgets
     }
 }
 
@@ -115,18 +150,17 @@ pub struct Model {
     /// Why pods of a class (by the address of their common spec, which is kept alive) fit nowhere as things stand.
     memo: HashMap<usize, (Arc<PodSpec>, Arc<Diagnosis>)>,
     counts: Counts,
+    attempts: Vec<Attempt>,
     actions: Vec<Action>,
 }
 
 impl Model {
     pub fn new(settings: Settings) -> Self {
-        let mut profiles = Profiles::from(Framework::builder().build());
-        profiles.set(keys::CANDIDATE_SCHEDULER, Framework::builder().build());
         Self {
-            settings,
-            profiles,
+            profiles: profiles(&settings.config),
             snapshot: Snapshot::default(),
-            queue: Queue::new(Backoff::default()),
+            queue: Queue::new(settings.config.backoff),
+            settings,
             chaperons: HashMap::new(),
             pods: HashMap::new(),
             delegates: HashMap::new(),
@@ -144,6 +178,7 @@ impl Model {
             no_manifest: Arc::default(),
             memo: HashMap::new(),
             counts: Counts::default(),
+            attempts: Vec::new(),
             actions: Vec::new(),
         }
     }
@@ -156,10 +191,11 @@ impl Model {
             Seen::Chaperon(change) => self.see_chaperons(change, now),
             Seen::Namespace(change) => self.see_namespaces(change, now),
             Seen::Budget(change) => self.see_budgets(change),
+            Seen::Owners(kind, change) => self.see_owners(kind, change),
             Seen::Summary(summary) => self.publication.seen(summary),
             Seen::Admission(namespace) => self.forget_admission(namespace.as_deref()),
         }
-        if !self.started && self.synced.all() {
+        if !self.started && self.synced.all(&self.settings) {
             self.started = true;
             self.recall(now);
         }
@@ -198,7 +234,7 @@ impl Model {
             (Action::RefusePod { pod, uid, .. }, outcome) => self.pod_refusal_ended(&pod, &uid, &outcome),
             (Action::Disrupt(eviction), outcome) => self.disrupt_ended(eviction, &outcome, now),
             (Action::Evict(eviction), outcome) => self.evict_ended(eviction, &outcome, now),
-            (Action::Unnominate { .. } | Action::TellVictim(_), _) => {}
+            (Action::Unnominate { .. } | Action::TellVictim(_) | Action::Tell(_), _) => {}
             (Action::CreateSummary(_) | Action::PatchSummary(_), outcome) => {
                 self.publication.ended(&outcome, now);
             }
@@ -220,7 +256,9 @@ impl Model {
                 }
             }
             self.reword(now);
-            self.publish(now);
+            if self.settings.chaperons {
+                self.publish(now);
+            }
         }
         std::mem::take(&mut self.actions)
     }
@@ -244,6 +282,11 @@ impl Model {
 
     pub fn lengths(&self) -> Lengths {
         self.queue.lengths()
+    }
+
+    /// The scheduler names whose pods are placed.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.profiles.names()
     }
 
     /// How many reservations are held.

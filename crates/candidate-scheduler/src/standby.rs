@@ -8,7 +8,11 @@ use api::{ClusterSummary, Node, Pod, PodChaperon};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota, ServiceAccount};
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    LimitRange, Namespace, ReplicationController, ResourceQuota, Service, ServiceAccount,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Client, Resource};
 use runtime::admin::Readiness;
 use runtime::standby;
@@ -26,21 +30,33 @@ fn name<K: Resource<DynamicType = ()>>() -> &'static str {
 pub(crate) struct Standby<'a> {
     pub(crate) client: &'a Client,
     pub(crate) readiness: &'a Readiness,
+    /// This cluster is a target.
+    pub(crate) chaperons: bool,
 }
 
 impl Standby<'_> {
     /// Nothing was listed yet.
     pub(crate) fn begin(&self) {
-        let nodes = [name::<Node>(), name::<Pod>(), name::<PodChaperon>(), name::<ClusterSummary>()];
-        let admission = [
+        let everywhere = [
+            name::<Node>(),
+            name::<Pod>(),
             name::<Namespace>(),
+            name::<PodDisruptionBudget>(),
+            name::<Service>(),
+            name::<ReplicationController>(),
+            name::<ReplicaSet>(),
+            name::<StatefulSet>(),
+        ];
+        let target = [
+            name::<PodChaperon>(),
+            name::<ClusterSummary>(),
             name::<ServiceAccount>(),
             name::<ResourceQuota>(),
             name::<LimitRange>(),
             name::<MutatingWebhookConfiguration>(),
             name::<ValidatingWebhookConfiguration>(),
         ];
-        for kind in nodes.into_iter().chain(admission) {
+        for kind in everywhere.into_iter().chain(target.into_iter().filter(|_| self.chaperons)) {
             self.readiness.set(kind, false);
         }
     }
@@ -50,12 +66,18 @@ impl Standby<'_> {
         standby::stand_by(self.readiness, async || self.check().await).await
     }
 
+    /// What is not watched is not checked either.
     async fn check(&self) {
         self.check_kind::<Node>().await;
         self.check_kind::<Pod>().await;
+        self.check_kind::<Namespace>().await;
+        self.check_kind::<PodDisruptionBudget>().await;
+        self.check_kind::<Service>().await;
+        self.check_kind::<ReplicationController>().await;
+        self.check_kind::<ReplicaSet>().await;
+        self.check_kind::<StatefulSet>().await;
         self.check_kind::<PodChaperon>().await;
         self.check_kind::<ClusterSummary>().await;
-        self.check_kind::<Namespace>().await;
         self.check_kind::<ServiceAccount>().await;
         self.check_kind::<ResourceQuota>().await;
         self.check_kind::<LimitRange>().await;
@@ -95,11 +117,16 @@ mod tests {
 
     #[track_caller]
     fn missing(words: &'static [&'static str]) -> Vec<&'static str> {
+        missing_where(true, words)
+    }
+
+    #[track_caller]
+    fn missing_where(chaperons: bool, words: &'static [&'static str]) -> Vec<&'static str> {
         let readiness = Readiness::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let client = refusing(words);
-            let standby = Standby { client: &client, readiness: &readiness };
+            let standby = Standby { client: &client, readiness: &readiness, chaperons };
             standby.begin();
             standby.check().await;
         });
@@ -111,6 +138,13 @@ mod tests {
         assert!(missing(&["nothing"]).is_empty());
         assert_eq!(missing(&["podchaperons"]), ["podchaperons"]);
         assert_eq!(missing(&["/nodes", "watch="]), ["nodes"], "a right to list alone is too little");
-        assert_eq!(missing(&["/"]).len(), 10, "every watch has a condition of its own");
+        assert_eq!(missing(&["/"]).len(), 15, "every watch has a condition of its own");
+    }
+
+    #[test]
+    fn a_cluster_that_is_no_target_needs_none_of_our_kinds() {
+        let missing = missing_where(false, &["/"]);
+        assert_eq!(missing.len(), 8);
+        assert!(!missing.contains(&"podchaperons") && !missing.contains(&"clustersummaries"), "{missing:?}");
     }
 }

@@ -108,7 +108,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         };
         let item = self.take(&key)?;
         let flight = self.flights.start(&key, &item.pod);
-        Some(item.queued(key, flight))
+        Some(item.queued(key, now, flight))
     }
 
     /// Hands back a pod that fits nowhere; it waits for an event that the plugins which rejected it care about. One

@@ -49,6 +49,8 @@ pub enum Action {
         pod: Name,
         uid: Arc<str>,
         version: Arc<str>,
+        /// The reason of the condition.
+        reason: &'static str,
         message: String,
         since: Option<String>,
         nomination: Nomination,
@@ -64,9 +66,23 @@ pub enum Action {
     Evict(Eviction),
     /// Record on it that it was deleted, and for whom.
     TellVictim(Eviction),
+    /// Record on a pod what became of it.
+    Tell(Box<Story>),
     /// Create the ClusterSummary, or change what is there by a merge patch.
     CreateSummary(Value),
     PatchSummary(Value),
+}
+
+/// What became of a pod, for an event about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Story {
+    pub pod: Name,
+    pub uid: Arc<str>,
+    pub version: Arc<str>,
+    /// The scheduler name.
+    pub scheduler: String,
+    /// The node that it was bound to, or why it was bound to none.
+    pub end: Result<Arc<str>, String>,
 }
 
 /// A pod that has to make way for another.

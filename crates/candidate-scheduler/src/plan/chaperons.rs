@@ -8,7 +8,7 @@ use scheduling::{Judge, PodInfo, Queued};
 use crate::observe::{Change, ChaperonSeen, Name};
 use crate::plan::kubelets::Past;
 use crate::plan::templates::Shape;
-use crate::plan::{Key, Model};
+use crate::plan::{Ended, Key, Model};
 
 /// A chaperon, and what is under way for it.
 pub(super) struct Chaperon {
@@ -293,6 +293,7 @@ impl Model {
             }
             Err(diagnosis) => {
                 self.counts.refused += 1;
+                self.attempted(&queued, Ended::Unschedulable, now);
                 let judge = Judge::new(&self.profiles, &self.snapshot);
                 self.queue.refused(queued, diagnosis.plugins.clone(), now, judge);
                 self.refuse(name, &diagnosis.message(), now);

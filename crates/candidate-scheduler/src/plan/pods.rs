@@ -3,10 +3,23 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use api::keys;
 use scheduling::{Event, Judge, Nomination, PodChange, PodInfo, Queued};
 
 use crate::observe::{Change, Name, PodSeen, Refusal};
-use crate::plan::{Action, Key, Model, Outcome};
+use crate::plan::{Action, Ended, Key, Model, Outcome};
+
+/// Why a pod was not placed: the reason of its condition, and the words.
+struct Failure {
+    reason: &'static str,
+    message: String,
+}
+
+impl Failure {
+    fn unschedulable(message: String) -> Self {
+        Self { reason: "Unschedulable", message }
+    }
+}
 
 /// A pod that is not finished.
 pub(super) struct Pod {
@@ -19,13 +32,19 @@ pub(super) struct Pod {
     refusal: Option<Refusal>,
     refusing: bool,
     /// What to say once that is said.
-    next_refusal: Option<(String, Nomination)>,
+    next_refusal: Option<(Failure, Nomination)>,
+    /// The failure that an event tells of already.
+    told: Option<String>,
 }
 
 impl Pod {
     /// Still the object that a call was about?
     pub(super) fn is(&self, uid: &str) -> bool {
         *self.uid == *uid
+    }
+
+    pub(super) fn uid(&self) -> &Arc<str> {
+        &self.uid
     }
 
     /// The resourceVersion that was seen or written last.
@@ -77,6 +96,7 @@ impl Model {
             refusal: None,
             refusing: false,
             next_refusal: None,
+            told: None,
         });
         known.version = Arc::clone(&seen.version);
         known.refusal = seen.refusal.clone();
@@ -180,9 +200,12 @@ impl Model {
             }
             Err(diagnosis) => {
                 self.counts.refused += 1;
+                self.attempted(&queued, Ended::Unschedulable, now);
                 let judge = Judge::new(&self.profiles, &self.snapshot);
                 self.queue.refused(queued, diagnosis.plugins.clone(), now, judge);
-                self.refuse_pod(name, &diagnosis.message(), changed(&info, &diagnosis.nomination));
+                let message = diagnosis.message();
+                self.tell_failure(name, &info.spec.scheduler_name, &message);
+                self.refuse_pod(name, Failure::unschedulable(message), changed(&info, &diagnosis.nomination));
                 self.make_room(name, &info, &diagnosis, now);
             }
         }
@@ -204,43 +227,78 @@ impl Model {
         if let Outcome::Done { .. } = outcome {
             // A binding is final: whatever older state the watch still brings.
             pod.bound = true;
-            pod.binding = None;
+            self.was_bound(name, node, now);
             return self.settle_owner(name, now);
         }
+        let here = self.snapshot.place_of(uid).is_some_and(|place| **place == *node);
         if pod.bound || matches!(outcome, Outcome::Conflict) {
             // Bound already, perhaps by a call of ours that was not answered, or not this pod any more: the watch
             // will say which, and until then the room is taken.
+            if pod.bound && here {
+                self.was_bound(name, node, now);
+            }
             return;
         }
         let queued = pod.binding.take();
-        if self.snapshot.place_of(uid).is_some_and(|place| **place == *node) {
+        if here {
             self.unplace(uid, now);
         }
         if let Some(queued) = queued {
+            self.attempted(&queued, Ended::Error, now);
+            self.tell_error(name, &queued.pod, outcome);
             self.queue.failed(queued, now, Judge::new(&self.profiles, &self.snapshot));
         }
         self.settle_owner(name, now);
     }
 
+    /// Our binding was carried out.
+    fn was_bound(&mut self, name: &Name, node: &str, now: u64) {
+        let Some(queued) = self.pods.get_mut(name).and_then(|pod| pod.binding.take()) else { return };
+        self.attempted(&queued, Ended::Scheduled, now);
+        self.tell(name, &queued.pod.spec.scheduler_name, Ok(Arc::from(node)));
+    }
+
+    /// Says why a pod could not be bound.
+    fn tell_error(&mut self, name: &Name, info: &PodInfo, outcome: &Outcome) {
+        let Outcome::Denied(answer) = outcome else { return };
+        let scheduler = &info.spec.scheduler_name;
+        if scheduler != keys::CANDIDATE_SCHEDULER {
+            let message = format!("running Bind plugin \"DefaultBinder\": {answer}");
+            self.tell_failure(name, scheduler, &message);
+            self.refuse_pod(name, Failure { reason: "SchedulerError", message }, Nomination::Keep);
+        }
+    }
+
+    /// Records once why a pod was not placed; other words are recorded again.
+    fn tell_failure(&mut self, name: &Name, scheduler: &str, message: &str) {
+        let Some(pod) = self.pods.get_mut(name) else { return };
+        if pod.told.as_deref() != Some(message) {
+            pod.told = Some(message.to_owned());
+            self.tell(name, scheduler, Err(message.to_owned()));
+        }
+    }
+
     /// Says why a pod cannot be scheduled and for which node it waits, unless that stands on it already.
-    fn refuse_pod(&mut self, name: &Name, message: &str, nomination: Nomination) {
+    fn refuse_pod(&mut self, name: &Name, failure: Failure, nomination: Nomination) {
         let Some(pod) = self.pods.get_mut(name) else { return };
         if pod.refusing {
-            pod.next_refusal = Some((message.to_owned(), nomination));
+            pod.next_refusal = Some((failure, nomination));
             return;
         }
+        let Failure { reason, message } = failure;
         let said = pod.refusal.as_ref().is_some_and(|refusal| refusal.message == message);
         if said && nomination == Nomination::Keep {
             return;
         }
         let since = pod.refusal.as_ref().and_then(|refusal| refusal.since.clone());
         pod.refusing = true;
-        pod.refusal = Some(Refusal { message: message.to_owned(), since: since.clone() });
+        pod.refusal = Some(Refusal { message: message.clone(), since: since.clone() });
         self.actions.push(Action::RefusePod {
             pod: name.clone(),
             uid: Arc::clone(&pod.uid),
             version: Arc::clone(&pod.version),
-            message: message.to_owned(),
+            reason,
+            message,
             since,
             nomination,
         });
@@ -257,8 +315,8 @@ impl Model {
             | Outcome::NotFound
             | Outcome::Denied(_) => pod.refusal = None,
         }
-        if let Some((message, nomination)) = pod.next_refusal.take().filter(|_| !pod.placed()) {
-            self.refuse_pod(name, &message, nomination);
+        if let Some((failure, nomination)) = pod.next_refusal.take().filter(|_| !pod.placed()) {
+            self.refuse_pod(name, failure, nomination);
         }
     }
 }

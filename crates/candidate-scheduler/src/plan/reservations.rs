@@ -7,7 +7,7 @@ use scheduling::{Judge, Queued};
 use crate::observe::Name;
 use crate::plan::chaperons::{Stand, Writing};
 use crate::plan::templates::Shape;
-use crate::plan::{Action, Key, MARGIN_MS, Model, Outcome, RETRY_MS};
+use crate::plan::{Action, Ended, Key, MARGIN_MS, Model, Outcome, RETRY_MS};
 
 impl Model {
     /// How long a reservation is held, in milliseconds.
@@ -138,7 +138,7 @@ impl Model {
     ) {
         let Some(chaperon) = self.chaperons.get_mut(name).filter(|chaperon| chaperon.is(uid)) else { return };
         if let Outcome::Done { version } = outcome {
-            chaperon.writing = None;
+            let written = chaperon.writing.take();
             chaperon.written(version.as_ref());
             chaperon.seen.reserved = Some(Arc::clone(&node));
             chaperon.seen.reserved_node = Some(node);
@@ -146,11 +146,15 @@ impl Model {
             chaperon.refused = None;
             let promise = now + self.promise();
             self.set_deadline(name, Some(promise));
+            if let Some(Writing::Reserve(Some(queued))) = written {
+                self.attempted(&queued, Ended::Scheduled, now);
+            }
             return self.settle(name, now);
         }
         match chaperon.writing.take() {
             Some(Writing::Reserve(Some(queued))) => {
                 self.unplace(uid, now);
+                self.attempted(&queued, Ended::Error, now);
                 self.queue.failed(queued, now, Judge::new(&self.profiles, &self.snapshot));
                 self.settle(name, now);
             }

@@ -54,6 +54,7 @@ impl Model {
             | Action::Bind { .. }
             | Action::Unnominate { .. }
             | Action::TellVictim(_)
+            | Action::Tell(_)
             | Action::CreateSummary(_)
             | Action::PatchSummary(_) => {}
         }

@@ -1,5 +1,6 @@
 mod late;
 mod preemption;
+mod profiles;
 mod world;
 
 use serde_json::json;
@@ -22,7 +23,7 @@ const PREFIX: &str = "multicluster.admiralty.io/";
 impl Bench {
     /// Before anything was seen.
     fn unsynced() -> Self {
-        let settings = Settings { cluster_uid: "here".to_owned(), reserved_seconds: 30 };
+        let settings = Settings { cluster_uid: "here".to_owned(), ..Settings::default() };
         Self { model: Model::new(settings), now: 100_000, version: 100, open: Vec::new() }
     }
 

@@ -77,7 +77,7 @@ pub(super) fn leader_election(
     }
     if field.present() {
         notes.push(
-            "leaderElection has no effect: a Lease of its own is always held, as its flags say".to_owned(),
+            "leaderElection has no effect: --leader-elect and --lease-duration-seconds say it".to_owned(),
         );
     }
     election

@@ -18,6 +18,8 @@ pub struct Queued<K> {
     pub attempts: u32,
     /// When it could be tried first.
     pub since: u64,
+    /// When it was taken out.
+    pub taken: u64,
     pub(super) flight: Option<Flight>,
 }
 
@@ -92,9 +94,10 @@ impl Item {
         Self { errors: item.errors.saturating_add(1), ..item }
     }
 
-    pub(super) fn queued<K>(self, key: K, flight: Flight) -> Queued<K> {
+    pub(super) fn queued<K>(self, key: K, now: u64, flight: Flight) -> Queued<K> {
         Queued {
             key,
+            taken: now,
             refusals: self.refusals,
             errors: self.errors,
             attempts: self.attempts.saturating_add(1),

@@ -18,6 +18,9 @@ pub enum OwnerKind {
 }
 
 impl OwnerKind {
+    pub const ALL: [Self; 4] =
+        [Self::Service, Self::ReplicationController, Self::ReplicaSet, Self::StatefulSet];
+
     /// The kind of a controller by the API version and kind of an owner reference. Others say nothing about a group.
     pub(crate) fn of_controller(api_version: &str, kind: &str) -> Option<Self> {
         match (api_version, kind) {
@@ -52,21 +55,26 @@ impl Owner {
     pub fn parse(kind: OwnerKind, object: &Value) -> Result<Self, FieldError> {
         let root = Field::root(object);
         let metadata = root.get("metadata");
-        let selector = root.get("spec").get("selector");
+        let namespace = metadata.get("namespace").text()?.unwrap_or("default");
+        let name = metadata.get("name").text()?.unwrap_or_default();
+        let selector = object.get("spec").and_then(|spec| spec.get("selector"));
+        Ok(Self::new(kind, (namespace, name), selector.unwrap_or(&Value::Null)))
+    }
+
+    /// An object of this namespace and name with the raw selector of its spec. One that is malformed selects nothing.
+    pub fn new(kind: OwnerKind, (namespace, name): (&str, &str), selector: &Value) -> Self {
+        let root = Field::root(selector);
         let selects = match kind {
-            _ if !selector.present() => Selects::Nothing,
-            OwnerKind::Service | OwnerKind::ReplicationController => Selects::Labels(selector.text_map()?),
-            OwnerKind::ReplicaSet | OwnerKind::StatefulSet => match LabelSelector::parse(&selector) {
+            _ if selector.is_null() => Selects::Nothing,
+            OwnerKind::Service | OwnerKind::ReplicationController => {
+                root.text_map().map_or(Selects::Nothing, Selects::Labels)
+            }
+            OwnerKind::ReplicaSet | OwnerKind::StatefulSet => match LabelSelector::parse(&root) {
                 Ok(Some(selector)) => Selects::Selector(selector),
                 Ok(None) | Err(_) => Selects::Nothing,
             },
         };
-        Ok(Self {
-            kind,
-            namespace: metadata.get("namespace").text()?.unwrap_or("default").to_owned(),
-            name: metadata.get("name").text()?.unwrap_or_default().to_owned(),
-            selects,
-        })
+        Self { kind, namespace: namespace.to_owned(), name: name.to_owned(), selects }
     }
 }
 
