@@ -274,6 +274,17 @@ placement() {
   selectors "everything optional" "$WORK/out"
 }
 
+# An ordinary cluster's second scheduler has profiles, and no rights for a target.
+profiles() {
+  accepts "profiles" candidate-scheduler --set 'config.profiles={a,b},config.chaperons=off,config.scheduler.kind=KubeSchedulerConfiguration'
+  for line in '            - "--profile=a"' '            - "--profile=b"' '            - "--chaperons=off"' \
+    '            - "--config=/etc/scheduler/config.yaml"' '    kind: KubeSchedulerConfiguration'; do
+    has "profiles" "$line"
+  done
+  ! grep -q 'podchaperons' "$WORK/out" || fault "profiles: rights for PodChaperons although they are off"
+  selectors "profiles" "$WORK/out"
+}
+
 # preset_arguments PRESET: which values files a preset is.
 preset_arguments() {
   case $1 in
@@ -310,7 +321,7 @@ goldens() {
 }
 
 build
-for check in lint alone permissions described schemas older definitions images placement goldens; do
+for check in lint alone permissions described schemas older definitions images placement profiles goldens; do
   $check
 done
 if [ "$faults" -gt 0 ]; then

@@ -1,11 +1,12 @@
-//! The candidate scheduler of a target cluster.
+//! The candidate scheduler of a target cluster; or alone, a scheduler of one ordinary cluster.
 //!
-//! **Watches** nodes, unfinished pods, PodDisruptionBudgets, PodChaperons and its own ClusterSummary; of namespaces, ServiceAccounts,
+//! **Watches** nodes, unfinished pods, namespaces, PodDisruptionBudgets, and whom Services, ReplicationControllers,
+//! ReplicaSets and StatefulSets select; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
 //! quotas, limit ranges and admission webhooks only that they changed.
 //!
 //! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
 //! `reserved-attempt`) or, while it has no delegate, the condition `PodScheduled=False` with the reason; bindings of
-//! pods with its scheduler name that have no node yet, and the same condition on those that fit nowhere, with the node
+//! pods with its scheduler names that have no node yet, and the same condition on those that fit nowhere, with the node
 //! that room is made on (`nominatedNodeName`); on pods of lower priority the condition `DisruptionTarget` before it
 //! deletes them to make that room, and an event `Preempted`; the ClusterSummary `singleton`.
 //!
@@ -21,7 +22,10 @@
 //! - A pod that needs what this release does not know (claims, for example) is refused in words, never placed.
 //! - Real pods make pods of lower priority go as upstream's do, with its budgets, choices and words. A PodChaperon never
 //!   does, and nobody takes what was promised to one.
-//! - No event `Scheduled` is written for delegates: their PodChaperon tells the story.
+//! - No event `Scheduled` is written for delegates: their PodChaperon tells the story. Pods of other profiles get
+//!   `Scheduled` and `FailedScheduling` in upstream's words.
+//! - Pods of other scheduler names than its profiles' are left alone. A configuration that cannot be followed to the
+//!   letter is refused when the process starts.
 //!
 //! **Ready** is a replica that could list and watch everything, and, if it leads, has counted what was promised before.
 
@@ -72,7 +76,11 @@ pub const RIGHTS: &[Right] = &[
         "what is placed where; create is only sent with dryRun=All, to learn what admission makes of a delegate; \
          deletes pods that make room for one of higher priority",
     ),
-    right("", "pods/binding", &["create"], "binds pods of the scheduler name admiralty-candidate"),
+    right("", "pods/binding", &["create"], "binds pods of its profiles' scheduler names"),
+    right("", "services", &["list", "watch"], "whose pods are spread by default"),
+    right("", "replicationcontrollers", &["list", "watch"], "whose pods are spread by default"),
+    right("apps", "replicasets", &["list", "watch"], "whose pods are spread by default"),
+    right("apps", "statefulsets", &["list", "watch"], "whose pods are spread by default"),
     right(
         "",
         "pods/status",
@@ -80,7 +88,12 @@ pub const RIGHTS: &[Right] = &[
         "says on a real pod why it fits nowhere and where room is made for it; on those that make room, why they go",
     ),
     right("policy", "poddisruptionbudgets", &["list", "watch"], "whom to spare when room is made"),
-    right("events.k8s.io", "events", &["create"], "records on a pod that it made room, and for whom"),
+    right(
+        "events.k8s.io",
+        "events",
+        &["create"],
+        "records on a pod that it made room, and for whom; on pods of other profiles what became of them",
+    ),
     right(
         "",
         "namespaces",
