@@ -27,6 +27,7 @@ pub struct Context {
     pub instance: String,
     pub shared: runtime::Metrics,
     pub metrics: crate::metrics::Metrics,
+    pub clock: runtime::Clock,
 }
 
 /// Carries out one action and says how it ended.
@@ -53,7 +54,12 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
         }
         Action::Refuse { chaperon, uid, version, message, since } => {
             info!(chaperon = %chaperon, reason = %message, "fits nowhere");
-            refuse_chaperon(context, chaperon, &refusal((uid, version), message, since.as_deref())).await
+            refuse_chaperon(
+                context,
+                chaperon,
+                &refusal(context.clock.now(), (uid, version), message, since.as_deref()),
+            )
+            .await
         }
         Action::Bind { pod, uid, node } => {
             let result = bind(context, pod, uid, node).await;
@@ -64,7 +70,7 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
         }
         Action::RefusePod { pod, uid, version, reason, message, since, nomination } => {
             info!(object = %pod, reason = %message, "fits nowhere");
-            let mut patch = refusal((uid, version), message, since.as_deref());
+            let mut patch = refusal(context.clock.now(), (uid, version), message, since.as_deref());
             patch["status"]["conditions"][0]["reason"] = json!(reason);
             if let Some(status) = patch["status"].as_object_mut() {
                 status.extend(evict::nominated(nomination));
@@ -142,8 +148,7 @@ fn release(uid: &str, version: &str) -> Value {
 }
 
 /// The condition that says why nothing fits. The version makes sure that nobody has answered or started it since.
-fn refusal((uid, version): (&str, &str), message: &str, since: Option<&str>) -> Value {
-    let time = Timestamp::now();
+fn refusal(time: Timestamp, (uid, version): (&str, &str), message: &str, since: Option<&str>) -> Value {
     let now = format!("{time:.0}");
     json!({"metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
@@ -329,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_written_only_on_the_state_that_it_is_about() {
-        let patch = refusal(("u", "17"), "no room", Some("2026-01-01T00:00:00Z"));
+        let patch = refusal(Timestamp::UNIX_EPOCH, ("u", "17"), "no room", Some("2026-01-01T00:00:00Z"));
         assert_eq!(patch["metadata"], json!({"uid": "u", "resourceVersion": "17"}));
         assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
     }

@@ -1,7 +1,7 @@
 //! Watches in, decisions by [`Model`], calls out. Nothing is decided here.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::{ClusterSummary, Node, Pod, PodChaperon, keys};
 use futures::StreamExt;
@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::apply::{Context, apply};
@@ -44,7 +45,11 @@ const IDLE_MS: u64 = 15_000;
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// Acts as the scheduler until leadership ends.
-pub(crate) async fn lead(
+///
+/// # Errors
+///
+/// Never.
+pub async fn lead(
     runtime: Runtime,
     settings: Settings,
     metrics: Metrics,
@@ -57,6 +62,7 @@ pub(crate) async fn lead(
         instance: runtime.args.pod_name.clone(),
         shared: runtime.metrics.clone(),
         metrics,
+        clock: runtime.clock,
     };
     let Some(cluster_uid) = cluster_uid(&context, &settings, &stop).await else { return Ok(()) };
     let (seen, inbox) = mpsc::channel(BUFFER);
@@ -103,6 +109,7 @@ async fn schedule(
     loop {
         let wakeup = model.next_wakeup().map_or(u64::MAX / 2, |time| time.saturating_sub(now()));
         tokio::select! {
+            biased;
             () = stop.cancelled() => break,
             Some(seen) = inbox.recv() => model.see(seen, now()),
             Some(ended) = calls.join_next() => take_in(&mut model, ended, now()),

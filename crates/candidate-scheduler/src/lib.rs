@@ -44,6 +44,7 @@ use runtime::Runtime;
 use tracing::warn;
 
 pub use args::Args;
+pub use controller::lead;
 
 /// One right that this service needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,9 +139,9 @@ pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
     let metrics = metrics::Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;
     let standby = standby::Standby { client: &runtime.client, readiness: &runtime.readiness, chaperons };
     standby.begin();
-    let lead = |stop| controller::lead(runtime.clone(), settings.clone(), metrics.clone(), stop);
+    let work = |stop| lead(runtime.clone(), settings.clone(), metrics.clone(), stop);
     tokio::select! {
-        ended = runtime::lease::lead(&runtime, lead) => ended,
+        ended = runtime::lease::lead(&runtime, work) => ended,
         never = standby.stand_by() => match never {},
     }
 }

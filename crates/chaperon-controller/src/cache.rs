@@ -6,13 +6,13 @@
 use crate::delegate::belongs;
 use crate::plan::{Creation, Delegate, Observed};
 use api::{Pod, PodChaperon, keys};
-use k8s_openapi::jiff::Timestamp;
-use runtime::Class;
+use runtime::{Class, Clock};
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The pause after the first refusal by a kubelet; doubled by each that follows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const WOKEN: usize = 8;
 
 /// Namespace and name, of a PodChaperon and its pod alike.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -153,14 +153,18 @@ fn trimmed_chaperon(mut chaperon: PodChaperon) -> Arc<PodChaperon> {
 struct State {
     entries: HashMap<Key, Entry>,
     /// Keys whose delegate the API server refused, by namespace.
-    refused: HashMap<String, HashSet<Key>>,
+    refused: HashMap<String, BTreeSet<Key>>,
 }
 
 /// The cache.
 #[derive(Default)]
-pub(crate) struct Cache(Mutex<State>);
+pub(crate) struct Cache(Mutex<State>, Clock);
 
 impl Cache {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self(Mutex::default(), clock)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,7 +187,7 @@ impl Cache {
             promised: entry.young_promise().map(|promise| Arc::clone(&promise.node)),
             live: round.live,
             held: entry.held_since.map(|since| since.elapsed()),
-            now: Timestamp::now(),
+            now: self.1.now(),
         }
     }
 
@@ -351,7 +355,7 @@ impl Cache {
             let pause =
                 FIRST_PAUSE.saturating_mul(2u32.saturating_pow(entry.refusals.min(20))).min(LONGEST_PAUSE);
             entry.refusals = entry.refusals.saturating_add(1);
-            entry.resume = Some(Instant::now() + runtime::queue::jitter(pause));
+            entry.resume = Some(Instant::now() + runtime::queue::jitter(pause, key));
         }
     }
 

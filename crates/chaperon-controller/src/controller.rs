@@ -48,12 +48,17 @@ pub async fn serve(runtime: Runtime, _args: Args) -> anyhow::Result<()> {
 
 type Watch<K> = Pin<Box<dyn Stream<Item = Seen<K>> + Send>>;
 
-async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -> anyhow::Result<()> {
+/// Works as the leader until stopped.
+///
+/// # Errors
+///
+/// Never.
+pub async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -> anyhow::Result<()> {
     let term = Term::begin(&runtime.readiness);
     let context = Arc::new(Context {
         client: runtime.client.clone(),
         manager: runtime.manager(),
-        cache: Cache::default(),
+        cache: Cache::new(runtime.clock),
         common: runtime.metrics.clone(),
         metrics,
     });
@@ -72,6 +77,7 @@ async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -> an
         async move { reconcile(&context, &queue, &key).await }
     };
     tokio::select! {
+        biased;
         () = stop.cancelled() => {}
         () = async {
             let watches = sync(&context, &queue, pods, chaperons).await;
@@ -116,6 +122,7 @@ async fn feed(context: &Context, queue: &Queue<Key>, watches: (Watch<Pod>, Watch
     let (mut pods, mut chaperons) = watches;
     loop {
         tokio::select! {
+            biased;
             Some(seen) = pods.next() => feed_pod(context, queue, seen),
             Some(seen) = chaperons.next() => match seen {
                 Seen::Replaced(all) => add_all(queue, context.cache.replace_chaperons(all)),
@@ -144,9 +151,9 @@ fn feed_pod(context: &Context, queue: &Queue<Key>, seen: Seen<Pod>) {
 
 async fn resync(context: &Context, queue: &Queue<Key>) {
     loop {
-        tokio::time::sleep(jitter(RESYNC)).await;
+        tokio::time::sleep(jitter(RESYNC, &RESYNC)).await;
         for key in context.cache.keys() {
-            queue.add_after(&key, jitter(SPREAD / 2));
+            queue.add_after(&key, jitter(SPREAD / 2, &key));
         }
     }
 }

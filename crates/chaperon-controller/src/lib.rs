@@ -40,11 +40,11 @@ mod cache;
 mod controller;
 pub mod delegate;
 mod error;
-mod metrics;
+pub mod metrics;
 mod mirror;
 mod patches;
 pub mod plan;
 mod standby;
 pub mod status;
 
-pub use controller::{Args, serve};
+pub use controller::{Args, lead, serve};

@@ -4,16 +4,16 @@ use prometheus::{IntCounterVec, Opts, Registry};
 
 /// The families.
 #[derive(Debug, Clone)]
-pub(crate) struct Metrics {
+pub struct Metrics {
     /// Delegates that replace one that was lost or refused, by cause.
-    pub(crate) replacements: IntCounterVec,
+    pub replacements: IntCounterVec,
     /// Creations of delegates that the API server refused, by class.
-    pub(crate) refusals: IntCounterVec,
+    pub refusals: IntCounterVec,
 }
 
 impl Metrics {
     /// Registers all families.
-    pub(crate) fn new(registry: &Registry) -> prometheus::Result<Self> {
+    pub fn new(registry: &Registry) -> prometheus::Result<Self> {
         let replacements = IntCounterVec::new(
             Opts::new(
                 "multicluster_chaperon_controller_replacements_total",

@@ -10,12 +10,12 @@ use crate::views::{Chaperon, Proxy, is_ours};
 use api::{Pod, keys, names};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PostParams};
 use kube::{Api, ResourceExt};
 use runtime::{Chain, Class, class, patching};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 /// What failed.
@@ -195,7 +195,7 @@ async fn patch_status(context: &Context, key: &Key, seen: &Observed, patch: &Val
 
 /// An event is worth no retry: the same stands in the pod's status.
 async fn tell(context: &Context, proxy: &Proxy, cause: Cause, remains: bool) -> Done {
-    let now = Time(Timestamp::now());
+    let now = Time(context.rt.clock.now());
     let place = match (&proxy.elected_target, &proxy.elected_chaperon) {
         (Some(cluster), Some(uid)) => format!(
             " PodChaperon {} (UID {uid}) may remain in cluster {cluster}.",

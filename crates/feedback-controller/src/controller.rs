@@ -11,7 +11,6 @@ use api::v1alpha1::{ClusterTarget, Target as NamespacedTarget};
 use api::{Pod, keys};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use runtime::queue::{Next, Queue, jitter};
@@ -60,7 +59,11 @@ impl Context {
 }
 
 /// Runs while this replica leads.
-pub(crate) async fn run(rt: Runtime, targets: Targets, stop: CancellationToken) -> anyhow::Result<()> {
+///
+/// # Errors
+///
+/// Never.
+pub async fn run(rt: Runtime, targets: Targets, stop: CancellationToken) -> anyhow::Result<()> {
     let Some(own_uid) = own_uid(&rt, &stop).await else { return Ok(()) };
     info!(uid = %own_uid, "identity of the own cluster");
     let context = Arc::new(Context {
@@ -112,6 +115,7 @@ async fn registry(context: &Context, mut targets: Targets) {
             context.queue.add(key);
         }
         tokio::select! {
+            biased;
             () = context.stop.cancelled() => return,
             changed = targets.changed() => map = changed,
         }
@@ -137,7 +141,7 @@ async fn resync(context: &Context) {
     loop {
         tokio::select! {
             () = context.stop.cancelled() => return,
-            () = tokio::time::sleep(jitter(RESYNC)) => {}
+            () = tokio::time::sleep(jitter(RESYNC, &RESYNC)) => {}
         }
         let keys = context.store().all();
         for key in &keys {
@@ -149,7 +153,7 @@ async fn resync(context: &Context) {
 async fn work(context: Arc<Context>, key: Key) -> Next {
     let mut evidence = Evidence::default();
     for _ in 0..ROUNDS {
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = context.rt.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let Some(seen) = context.store().observe(&key, evidence, now) else { return Next::Done };
         let plan = plan(&seen);
         let mut learned = false;

@@ -37,6 +37,7 @@ mod sweep;
 mod views;
 
 pub use args::FeedbackArgs;
+pub use controller::run as lead;
 
 use runtime::{Runtime, Targets, lease};
 

@@ -13,8 +13,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 /// How long a proof of identity holds.
@@ -140,6 +141,7 @@ pub(crate) async fn follow(context: Arc<Context>, target: Arc<Target>, stop: Can
         }
     };
     tokio::select! {
+        biased;
         () = context.stop.cancelled() => {}
         () = end => {}
         // Goes on while we part, so that what is gone is seen.
@@ -158,6 +160,7 @@ async fn listen(context: &Context, link: &Link) {
         let mut events = link.watch(context);
         loop {
             let seen = tokio::select! {
+                biased;
                 () = link.suspected.notified() => break,
                 seen = events.next() => seen,
             };
@@ -313,7 +316,7 @@ pub(crate) fn with_uid(uid: &str) -> DeleteParams {
 #[cfg(test)]
 mod tests {
     use super::{FAREWELL, PATIENCE, PAUSE, Parting};
-    use std::time::Instant;
+    use tokio::time::Instant;
 
     #[test]
     fn w19_a_clean_up_is_over_when_nothing_was_left_twice() {

@@ -11,8 +11,8 @@ use kube::{Api, ResourceExt};
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tracing::debug;
 
 /// A read that many share: nobody gets one that was begun before it was asked for.
@@ -84,7 +84,7 @@ async fn nodes(context: &Context) -> Result<HashSet<String>, kube::Error> {
 mod tests {
     use super::Shared;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Instant;
+    use tokio::time::Instant;
 
     #[tokio::test]
     async fn w19_all_pods_of_a_removed_target_share_one_list() {

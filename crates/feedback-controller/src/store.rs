@@ -6,9 +6,9 @@ use crate::views::{Chaperon, Compact, Proxy};
 use api::{Pod, PodChaperon};
 use runtime::targets::TargetMap;
 use runtime::{Seen, Target, TargetKey};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use tokio::time::Instant;
 
 mod observe;
 
@@ -58,7 +58,7 @@ pub(crate) struct Store {
     /// By target: UID of the PodChaperon to UID of its parent.
     of_target: HashMap<TargetKey, HashMap<String, Key>>,
     memory: HashMap<Key, Memory>,
-    links: HashMap<TargetKey, Arc<Link>>,
+    links: BTreeMap<TargetKey, Arc<Link>>,
     /// By virtual node; `None` before the first list.
     targets: Option<HashMap<String, Arc<Target>>>,
 }

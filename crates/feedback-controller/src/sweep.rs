@@ -4,7 +4,8 @@
 use runtime::TargetKey;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a bound holds.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -37,7 +38,7 @@ impl Budget {
 mod tests {
     use super::{Budget, WINDOW};
     use runtime::TargetKey;
-    use std::time::Instant;
+    use tokio::time::Instant;
 
     #[test]
     fn case_036_only_a_few_orphans_go_at_once() {

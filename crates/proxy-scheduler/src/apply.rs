@@ -159,6 +159,7 @@ pub(crate) struct Home {
     pub(crate) client: Client,
     pub(crate) manager: Arc<str>,
     pub(crate) source: Arc<Source>,
+    pub(crate) clock: runtime::Clock,
 }
 
 impl Home {
@@ -213,7 +214,7 @@ impl Home {
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
         });
         if first {
-            condition["lastTransitionTime"] = Value::from(seconds(Timestamp::now()));
+            condition["lastTransitionTime"] = Value::from(seconds(self.clock.now()));
         }
         let patch = json!({
             "metadata": {"uid": &*pod.uid, "resourceVersion": pod.version},
@@ -234,7 +235,7 @@ impl Home {
         reason: &str,
         message: &str,
     ) -> Result<(), Error> {
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let stamp = seconds(now);
         let stem: String = pod.name.name.chars().take(230).collect();
         let event = json!({

@@ -53,15 +53,21 @@ pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
 }
 
 /// What a leader needs.
-struct Seat<'a> {
-    runtime: &'a Runtime,
-    args: &'a Args,
-    metrics: Metrics,
-    targets: Targets,
+#[derive(Debug)]
+pub struct Seat<'a> {
+    pub runtime: &'a Runtime,
+    pub args: &'a Args,
+    pub metrics: Metrics,
+    pub targets: Targets,
 }
 
 impl Seat<'_> {
-    async fn lead(self, token: CancellationToken) -> anyhow::Result<()> {
+    /// Works as the leader until the token is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// This cluster cannot say who it is.
+    pub async fn lead(self, token: CancellationToken) -> anyhow::Result<()> {
         let Self { runtime, args, metrics, targets } = self;
         let uid = tokio::select! { uid = identity(&runtime.client) => uid?, () = token.cancelled() => return Ok(()) };
         let source = Arc::new(Source { name: args.cluster_name.clone(), uid });
@@ -77,7 +83,12 @@ impl Seat<'_> {
         let remote =
             Watches { runtime: runtime.clone(), source: Arc::clone(&source), sender: sender.clone() };
         let remote = remote.drive(targets.clone(), token.clone());
-        let home = Home { client: runtime.client.clone(), manager: runtime.manager().into(), source };
+        let home = Home {
+            client: runtime.client.clone(),
+            manager: runtime.manager().into(),
+            source,
+            clock: runtime.clock,
+        };
         let (remotes, asking) = (HashMap::new(), HashMap::new());
         let shell = Shell { home, metrics, targets, remotes, asking, sender, token: token.clone() };
         tokio::select! {

@@ -73,13 +73,63 @@ pub fn build(mut config: Config, cluster: &str, metrics: &Metrics) -> Result<Cli
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(DEADLINE);
-    let guard = GuardLayer {
+    let failed = |source| Error::Build { cluster: cluster.to_owned(), source };
+    Ok(ClientBuilder::try_from(config).map_err(failed)?.with_layer(&guard(cluster, metrics)).build())
+}
+
+/// A client with the same deadlines and bounds over something else than a network.
+pub fn over<S, B>(service: S, cluster: &str, metrics: &Metrics) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError> + Send + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    Client::new(guard(cluster, metrics).layer(service), "default")
+}
+
+fn guard(cluster: &str, metrics: &Metrics) -> GuardLayer {
+    GuardLayer {
         cluster: Arc::from(cluster),
         slots: Arc::new(Semaphore::new(CONCURRENCY)),
         durations: metrics.api_requests.clone(),
-    };
-    let failed = |source| Error::Build { cluster: cluster.to_owned(), source };
-    Ok(ClientBuilder::try_from(config).map_err(failed)?.with_layer(&guard).build())
+    }
+}
+
+type Connect = dyn Fn(Config, &str, &Metrics) -> Result<Client, Error> + Send + Sync;
+
+/// How a client of another cluster is made from a configuration; the default is [`build`].
+#[derive(Clone)]
+pub struct Connector(Arc<Connect>);
+
+impl Default for Connector {
+    fn default() -> Self {
+        Self(Arc::new(build))
+    }
+}
+
+impl Connector {
+    /// Makes clients in another way.
+    pub fn new(
+        connect: impl Fn(Config, &str, &Metrics) -> Result<Client, Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(connect))
+    }
+
+    /// A client; `cluster` labels its metrics.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build`].
+    pub fn connect(&self, config: Config, cluster: &str, metrics: &Metrics) -> Result<Client, Error> {
+        (self.0)(config, cluster, metrics)
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connector")
+    }
 }
 
 #[derive(Clone)]

@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod args;
 pub mod client;
+pub mod clock;
 pub mod errors;
 mod kubeconfig;
 pub mod lease;
@@ -18,7 +19,8 @@ pub mod standby;
 pub mod targets;
 pub mod watch;
 
-pub use client::patching;
+pub use client::{Connector, patching};
+pub use clock::Clock;
 pub use errors::{Chain, Class, class};
 pub use metrics::Metrics;
 pub use run::{Runtime, run};

@@ -6,7 +6,7 @@ use crate::metrics::Metrics;
 use prometheus::IntCounterVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -129,7 +129,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         match next {
             Next::Done => {}
             Next::After(pause) => self.add_at(key, now + pause),
-            Next::Retry(class) => self.add_at(key, now + jitter(backoff(class, failures))),
+            Next::Retry(class) => self.add_at(key, now + jitter(backoff(class, failures), &(key, failures))),
         }
         let idle = |place: &Place| !place.ready && place.timer.is_none() && place.failures == 0;
         if self.places.get(key).is_some_and(idle) {
@@ -193,14 +193,15 @@ where
             // Without a timer the branch is disabled; the instant is then of no meaning.
             let at = due.unwrap_or_else(Instant::now);
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
-                () = self.0.changed.notified() => {}
-                () = tokio::time::sleep_until(at), if due.is_some() => {}
                 Some(ended) = running.join_next() => match ended {
                     Ok((key, next)) => self.finish(&key, next),
                     Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                     Err(_cancelled) => {}
                 },
+                () = self.0.changed.notified() => {}
+                () = tokio::time::sleep_until(at), if due.is_some() => {}
             }
         }
         running.shutdown().await;
@@ -251,10 +252,12 @@ fn backoff(class: Class, failures: u32) -> Duration {
     first.saturating_mul(doubled).min(longest)
 }
 
-/// Between three and five quarters of a duration, so that what failed together does not return together.
+/// Between three and five quarters of a duration, another for each `salt`, so that what failed together does not
+/// return together.
 #[must_use]
-pub fn jitter(duration: Duration) -> Duration {
-    let random = u32::try_from(RandomState::new().hash_one(0u8) % 512).unwrap_or_default();
+pub fn jitter(duration: Duration, salt: &impl Hash) -> Duration {
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(salt);
+    let random = u32::try_from(hash % 512).unwrap_or_default();
     duration * 3 / 4 + duration * random / 1024
 }
 
@@ -381,6 +384,7 @@ mod tests {
         assert_eq!(backoff(Class::Conflict, 3), Duration::from_millis(80));
         assert_eq!(backoff(Class::Overloaded, 40), Duration::from_secs(30));
         let hour = Duration::from_secs(3600);
-        assert!((hour * 3 / 4..=hour * 5 / 4).contains(&jitter(hour)));
+        assert!((hour * 3 / 4..=hour * 5 / 4).contains(&jitter(hour, &7)));
+        assert_ne!(jitter(hour, &1), jitter(hour, &2));
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::admin::{self, Readiness};
 use crate::args::CommonArgs;
-use crate::client;
+use crate::client::{self, Connector};
+use crate::clock::Clock;
 use crate::errors::Chain;
 use crate::{log, metrics::Metrics};
 use anyhow::Context;
@@ -31,6 +32,10 @@ pub struct Runtime {
     pub readiness: Readiness,
     /// Cancelled when the process is asked to stop.
     pub shutdown: CancellationToken,
+    /// The time.
+    pub clock: Clock,
+    /// How clients of other clusters are made.
+    pub connector: Connector,
 }
 
 impl std::fmt::Debug for Runtime {
@@ -103,6 +108,8 @@ where
             metrics,
             readiness: Readiness::default(),
             shutdown: shutdown.clone(),
+            clock: Clock::default(),
+            connector: Connector::default(),
         };
         info!(component, version = env!("CARGO_PKG_VERSION"), "started");
         let admin = admin::serve(

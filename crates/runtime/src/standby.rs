@@ -45,7 +45,7 @@ impl Drop for Term {
 pub async fn stand_by(readiness: &Readiness, check: impl AsyncFn()) -> Infallible {
     while readiness.missing().iter().any(|kind| *kind != IN_STEP) {
         check().await;
-        tokio::time::sleep(jitter(PAUSE)).await;
+        tokio::time::sleep(jitter(PAUSE, &readiness.missing())).await;
     }
     std::future::pending().await
 }

@@ -170,10 +170,11 @@ impl Targets {
 
     /// Waits for the first list.
     pub async fn synced(&mut self) -> Arc<TargetMap> {
-        match self.0.wait_for(Option::is_some).await {
-            Ok(map) => map.clone().unwrap_or_default(),
+        let map = self.0.wait_for(Option::is_some).await.ok().map(|map| map.clone().unwrap_or_default());
+        match map {
+            Some(map) => map,
             // The sender lives until shutdown; nothing is left to do then.
-            Err(_closed) => std::future::pending().await,
+            None => std::future::pending().await,
         }
     }
 

@@ -3,16 +3,46 @@
 
 use crate::errors::{Chain, Class, class};
 use crate::metrics::Metrics;
+use crate::queue::jitter;
 use futures::{Stream, StreamExt};
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_kube};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
+use std::time::Duration;
 use tracing::{debug, warn};
 
 /// Seconds after which the API server ends a watch and we resume it where it ended.
 const WATCH_SECONDS: u32 = 60;
+
+/// The pause after the first failure in a row; each that follows doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(800);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// The pauses of one watch, which are not those of others.
+struct Pauses {
+    salt: String,
+    failures: u32,
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(self.failures.min(8))).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        Some(jitter(pause, &(&self.salt, self.failures)))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
 
 /// What a watch saw.
 #[derive(Debug, Clone)]
@@ -43,7 +73,8 @@ where
     let cluster = cluster.to_owned();
     let mut list: Vec<K> = Vec::new();
     let mut failing = false;
-    watch_kube(api, config.timeout(WATCH_SECONDS)).default_backoff().filter_map(move |event| {
+    let pauses = Pauses { salt: format!("{cluster}/{kind}"), failures: 0 };
+    watch_kube(api, config.timeout(WATCH_SECONDS)).backoff(pauses).filter_map(move |event| {
         let seen = match event {
             Ok(Event::Init) => {
                 list = Vec::new();

@@ -7,14 +7,14 @@ use crate::probe::{Prober, Report, probe};
 use crate::{heartbeat, strangers};
 use api::{Node, keys};
 use futures::StreamExt;
-use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::runtime::watcher;
 use runtime::{CancellationToken, Chain, Class, Connection, Runtime, Target, TargetKey, Targets, watch};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 /// Between two writes of one kind to one object, so that a quarrel over a field stays cheap.
@@ -45,7 +45,11 @@ struct Controller {
 }
 
 /// Runs while this replica leads.
-pub(crate) async fn run(
+///
+/// # Errors
+///
+/// Never.
+pub async fn run(
     rt: Runtime,
     mut targets: Targets,
     address: String,
@@ -73,6 +77,7 @@ pub(crate) async fn run(
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => break,
             changed = targets.changed() => controller.targets = (*changed).clone(),
             Some(seen) = nodes.next() => controller.see(seen),
@@ -176,7 +181,7 @@ impl Controller {
     fn world(&self) -> Option<World> {
         let nodes = self.nodes.clone()?;
         let targets = self.targets.values().map(|target| self.facts(target)).collect();
-        Some(World { targets, nodes, address: self.address.clone(), now: Timestamp::now() })
+        Some(World { targets, nodes, address: self.address.clone(), now: self.rt.clock.now() })
     }
 
     fn facts(&self, target: &Target) -> Facts {

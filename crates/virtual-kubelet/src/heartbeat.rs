@@ -43,6 +43,7 @@ pub(crate) async fn beat(rt: Runtime, mut nodes: Receiver<Nodes>, stop: Cancella
         failing = failed > 0;
         let pause = if failing { RETRY } else { INTERVAL };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => (),
             changed = nodes.changed() => if changed.is_err() { return },

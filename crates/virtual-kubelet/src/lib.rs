@@ -25,6 +25,7 @@ mod strangers;
 mod verdicts;
 
 pub use args::KubeletArgs;
+pub use controller::run as lead;
 
 use runtime::{Runtime, Targets, lease};
 

@@ -8,8 +8,9 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client, Resource};
 use runtime::{CancellationToken, Chain, Class, TargetKey, class};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 
 /// Between two probes of a target that answers.
 const CALM: Duration = Duration::from_secs(5);

@@ -99,8 +99,9 @@ impl Model {
         match change {
             Change::All(chaperons) => {
                 let names: HashSet<_> = chaperons.iter().map(|chaperon| chaperon.name.clone()).collect();
-                let gone: Vec<_> =
+                let mut gone: Vec<_> =
                     self.chaperons.keys().filter(|name| !names.contains(*name)).cloned().collect();
+                gone.sort_unstable();
                 for name in gone {
                     self.chaperon_gone(&name, now);
                 }

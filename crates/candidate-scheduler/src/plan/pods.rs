@@ -63,7 +63,9 @@ impl Model {
         match change {
             Change::All(pods) => {
                 let names: HashSet<_> = pods.iter().map(|pod| pod.name.clone()).collect();
-                let gone: Vec<_> = self.pods.keys().filter(|name| !names.contains(*name)).cloned().collect();
+                let mut gone: Vec<_> =
+                    self.pods.keys().filter(|name| !names.contains(*name)).cloned().collect();
+                gone.sort_unstable();
                 for name in gone {
                     self.pod_gone(&name, now);
                 }

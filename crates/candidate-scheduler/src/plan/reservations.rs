@@ -70,7 +70,8 @@ impl Model {
 
     /// Counts again what was promised before this process started, before anything else is decided.
     pub(super) fn recall(&mut self, now: u64) {
-        let names: Vec<_> = self.chaperons.keys().cloned().collect();
+        let mut names: Vec<_> = self.chaperons.keys().cloned().collect();
+        names.sort_unstable();
         for name in &names {
             let Some(chaperon) = self.chaperons.get(name) else { continue };
             let promised = match self.stand(chaperon) {

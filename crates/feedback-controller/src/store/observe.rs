@@ -6,7 +6,7 @@ use crate::views::{Chaperon, Proxy, fingerprint, fingerprint_of};
 use api::conditions::{Kind, Reason};
 use runtime::{Target, TargetKey};
 use std::sync::Arc;
-use std::time::Instant;
+use tokio::time::Instant;
 
 impl Store {
     /// Nothing of the delegate's changes is left to mirror.

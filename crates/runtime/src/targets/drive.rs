@@ -51,6 +51,7 @@ impl Targets {
                 tokio::spawn(supervise(job, (key.clone(), number), ended.clone()));
             }
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 changed = self.changed() => map = changed,
                 Some((key, number)) = ends.recv() => {

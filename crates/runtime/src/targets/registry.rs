@@ -1,9 +1,9 @@
 //! Follows Targets, ClusterTargets and the Secrets that they name.
 
 use super::{Connection, Settings, Target, TargetKey, TargetMap};
+use crate::Runtime;
 use crate::kubeconfig::{self, Fault};
 use crate::watch::{Seen, watch};
-use crate::{Runtime, client};
 use api::Remote;
 use api::conditions::Reason;
 use api::v1alpha1::{ClusterTarget, Target as NamespacedTarget, TargetStatus};
@@ -65,6 +65,7 @@ impl Registry {
             Box::pin(watch(Api::<ClusterTarget>::all(client.clone()), config, "local", metrics));
         loop {
             tokio::select! {
+                biased;
                 Some(seen) = namespaced.next() => self.take(0, seen, namespaced_object),
                 Some(seen) = cluster.next() => self.take(1, seen, cluster_object),
                 Some((key, value)) = self.secret_events.recv() => {
@@ -172,7 +173,7 @@ async fn make(
     runtime: &Runtime,
 ) -> Result<Client, Fault> {
     let config = kubeconfig::config(text, context).await?;
-    client::build(config, &key.to_string(), &runtime.metrics).map_err(|error| Fault {
+    runtime.connector.connect(config, &key.to_string(), &runtime.metrics).map_err(|error| Fault {
         reason: Reason::KubeconfigInvalid,
         message: format!("the kubeconfig makes no client: {}", crate::Chain(&error)),
     })

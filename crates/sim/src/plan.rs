@@ -1,0 +1,237 @@
+//! What happens in a world: its clusters, its workloads and its faults, all from one seed.
+
+use fastrand::Rng;
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A process dies before one of its next writes, or after that write was applied.
+    Crash,
+    /// Another replica leads while the former one still acts.
+    LeaderOverlap,
+    /// A leader stands still, another takes over, and the first wakes up.
+    PausedLeader,
+    /// Source and target are cut from one another.
+    Partition,
+    /// Requests arrive, answers do not.
+    AnswersLost,
+    /// A single answer is lost after the write was applied.
+    AnswerLost,
+    /// An API server is down.
+    ApiDown,
+    /// An API server takes requests and applies them later.
+    ApiFrozen,
+    /// An API server answers with errors.
+    ApiErrors,
+    /// A cluster is slow.
+    Slow,
+    /// Watches are cut.
+    WatchCut,
+    /// The history is forgotten: watches are cut and must list again.
+    Compaction,
+    /// Watches lag behind.
+    StaleWatch,
+    /// A cluster is full.
+    Full,
+    /// A node dies and comes back.
+    NodeCrash,
+    /// A kubelet loses its API server.
+    NodeCut,
+    /// A node is taken away.
+    NodeRemoved,
+    /// Kubelets refuse what they are given.
+    Refusals,
+    /// Somebody deletes delegates in a target.
+    Eviction,
+    /// Users delete pods.
+    UserDeletes,
+    /// Users delete pods without grace.
+    ForceDeletes,
+    /// Owners are scaled.
+    Scale,
+    /// A target is added late.
+    TargetAdded,
+    /// A target's credentials change.
+    TargetRekeyed,
+    /// A target is removed.
+    TargetRemoved,
+    /// A target's etcd is restored from a backup.
+    EtcdRestored,
+    /// Others write to the same objects.
+    Meddling,
+    /// A namespace is missing in a target.
+    NamespaceMissing,
+    /// A quota is exhausted.
+    Quota,
+    /// Processes have wrong clocks.
+    ClockSkew,
+    /// A source answers lists of pods as if there were none.
+    EmptyList,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 31] = [
+        Kind::Crash,
+        Kind::LeaderOverlap,
+        Kind::PausedLeader,
+        Kind::Partition,
+        Kind::AnswersLost,
+        Kind::AnswerLost,
+        Kind::ApiDown,
+        Kind::ApiFrozen,
+        Kind::ApiErrors,
+        Kind::Slow,
+        Kind::WatchCut,
+        Kind::Compaction,
+        Kind::StaleWatch,
+        Kind::Full,
+        Kind::NodeCrash,
+        Kind::NodeCut,
+        Kind::NodeRemoved,
+        Kind::Refusals,
+        Kind::Eviction,
+        Kind::UserDeletes,
+        Kind::ForceDeletes,
+        Kind::Scale,
+        Kind::TargetAdded,
+        Kind::TargetRekeyed,
+        Kind::TargetRemoved,
+        Kind::EtcdRestored,
+        Kind::Meddling,
+        Kind::NamespaceMissing,
+        Kind::Quota,
+        Kind::ClockSkew,
+        Kind::EmptyList,
+    ];
+}
+
+/// One fault. What it hits follows from `pick`, so that it hits the same when other faults are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    pub kind: Kind,
+    /// Milliseconds since the beginning.
+    pub at: u64,
+    /// Milliseconds.
+    pub lasts: u64,
+    pub pick: u64,
+}
+
+/// Who owns pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    ReplicaSet,
+    StatefulSet,
+    Job,
+    /// Nobody: what ends is not replaced.
+    Nobody,
+}
+
+/// Equal pods of one owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    pub name: String,
+    /// Number of the source.
+    pub source: usize,
+    pub owner: Owner,
+    pub pods: u64,
+    /// Thousandths of a CPU.
+    pub cpu: u64,
+    /// `Always`, `OnFailure` or `Never`.
+    pub policy: &'static str,
+    /// How many targets are asked; empty for the default.
+    pub ask: &'static str,
+    /// When it is created, in milliseconds.
+    pub at: u64,
+    /// Seconds for which a pod that is to end runs.
+    pub seconds: u64,
+    /// Grace period in seconds.
+    pub grace: u64,
+}
+
+/// A world before it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub seed: u64,
+    /// One or two.
+    pub sources: usize,
+    /// At least three.
+    pub targets: usize,
+    /// Nodes in each target.
+    pub nodes: usize,
+    /// Thousandths of a CPU of each node.
+    pub cpu: u64,
+    pub workloads: Vec<Workload>,
+    pub faults: Vec<Fault>,
+}
+
+/// From then on nothing goes wrong any more, in milliseconds.
+pub const HEALED: u64 = 50_000;
+
+impl Plan {
+    /// The world of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let sources = if rng.u64(..8) == 0 { 2 } else { 1 };
+        let nodes = rng.usize(1..=2);
+        let workloads = workloads(&mut rng, sources);
+        let asked: u64 = workloads.iter().map(|workload| workload.pods * workload.cpu).sum();
+        let slots = u64::try_from(3 * nodes).unwrap_or(3);
+        // Between scarce and plenty.
+        let cpu = (asked * rng.u64(70..=300) / 100 / slots).max(500);
+        let count = rng.usize(5..=8);
+        let faults = (0..count).map(|_| fault(&mut rng)).collect();
+        Self { seed, sources, targets: 3, nodes, cpu, workloads, faults }
+    }
+
+    /// How many pods are asked for.
+    #[must_use]
+    pub fn pods(&self) -> u64 {
+        self.workloads.iter().map(|workload| workload.pods).sum()
+    }
+}
+
+fn fault(rng: &mut Rng) -> Fault {
+    let kind = *rng.choice(&Kind::ALL).unwrap_or(&Kind::Crash);
+    let at = rng.u64(500..HEALED - 15_000);
+    let lasts = match rng.u64(..4) {
+        0 => rng.u64(100..2_000),
+        1 | 2 => rng.u64(2_000..10_000),
+        _ => rng.u64(10_000..30_000),
+    };
+    Fault { kind, at, lasts: lasts.min(HEALED - at), pick: rng.u64(..) }
+}
+
+fn workloads(rng: &mut Rng, sources: usize) -> Vec<Workload> {
+    let mut all: Vec<Workload> = Vec::new();
+    let mut pods = 0;
+    while pods < 20 {
+        let owner = match rng.u64(..10) {
+            0..=2 => Owner::ReplicaSet,
+            3..=4 => Owner::StatefulSet,
+            5..=6 => Owner::Job,
+            _ => Owner::Nobody,
+        };
+        let count = if owner == Owner::Nobody { rng.u64(1..=3) } else { rng.u64(2..=7) };
+        let policy = match owner {
+            Owner::ReplicaSet | Owner::StatefulSet => "Always",
+            Owner::Job => *rng.choice(&["Never", "OnFailure"]).unwrap_or(&"Never"),
+            Owner::Nobody => *rng.choice(&["Always", "Never", "OnFailure"]).unwrap_or(&"Never"),
+        };
+        all.push(Workload {
+            name: format!("w{}", all.len()),
+            source: rng.usize(..sources),
+            owner,
+            pods: count,
+            cpu: rng.u64(1..=5) * 100,
+            policy,
+            ask: rng.choice(&["", "", "", "2", "all"]).copied().unwrap_or_default(),
+            at: rng.u64(1_000..20_000),
+            seconds: rng.u64(1..=25),
+            grace: *rng.choice(&[0, 1, 5, 10]).unwrap_or(&5),
+        });
+        pods += count;
+    }
+    all
+}
