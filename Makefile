@@ -13,6 +13,8 @@ WORK ?= burst
 PODS ?= 1000
 TARGETS ?= 2
 SEED ?= 2
+WORLDS ?= 100000
+FROM ?= 1
 
 .PHONY: help
 help: ## List the tasks.
@@ -38,7 +40,7 @@ playground: build ## The same clusters, left running, with commands to look arou
 	$(BIN)/demo --stay
 
 .PHONY: test
-test: build unit sample e2e ## All tests.
+test: build unit sample worlds e2e ## All tests.
 
 .PHONY: unit
 unit: toolchain ## Tests that need no cluster.
@@ -51,6 +53,15 @@ sample: build ## 20000 random pods through our scheduler and through upstream's.
 .PHONY: parity
 parity: build ## Many more of them, from other seeds: make parity PODS=1000000 SEED=2.
 	$(BIN)/parity --pods $(PODS) --seed $(SEED)
+
+.PHONY: worlds
+worlds: build ## The placement protocol in 10,000 simulated worlds.
+	$(BIN)/sim --worlds 10000
+
+.PHONY: sim
+sim: build ## Protocol bugs on purpose are found, then as many worlds as you like: make sim WORLDS=100000 FROM=1.
+	$(BIN)/sim --bug all --worlds 10000
+	$(BIN)/sim --worlds $(WORLDS) --from $(FROM)
 
 .PHONY: e2e
 e2e: build ## Tests on real control planes.

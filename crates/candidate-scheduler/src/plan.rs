@@ -265,9 +265,13 @@ impl Model {
 
     /// When [`Self::decide`] has something to do although nothing was seen; None if never.
     pub fn next_wakeup(&self) -> Option<u64> {
-        let queue = self.queue.next_wakeup();
-        let deadline = self.deadlines.first().map(|(time, _)| *time);
         let retry = self.retries.keys().next().map(|(time, _)| *time);
+        if !self.started {
+            // Whatever else is due waits for the watches.
+            return retry;
+        }
+        let queue = self.queue.next_wakeup().filter(|_| self.recalling.is_empty());
+        let deadline = self.deadlines.first().map(|(time, _)| *time);
         let rewording = self.rewordings.first().map(|(time, _)| *time);
         [queue, deadline, rewording, retry, self.next_template(), self.publication.next_wakeup()]
             .into_iter()

@@ -199,7 +199,7 @@ impl World {
             (Bug::ReleaseProxyEarly, "podchaperons", Verb::Delete) => {
                 let parent = self.parent(sent);
                 let answer = request.serve(self.seen_store(sent.cluster));
-                self.lets_go(parent);
+                self.lets_go(&parent);
                 Some(answer)
             }
             (Bug::ReleaseBeforeStop, "pods", Verb::Delete) => {
@@ -238,10 +238,10 @@ impl World {
     }
 
     /// Takes the finalizer off a proxy pod.
-    fn lets_go(&mut self, uid: String) {
+    fn lets_go(&mut self, uid: &str) {
         for id in 0..self.cluster_count() {
             let store = self.seen_store(id);
-            let Some(pod) = store.pod(&uid).filter(|pod| pod.is_terminating()).cloned() else { continue };
+            let Some(pod) = store.pod(uid).filter(|pod| pod.is_terminating()).cloned() else { continue };
             store.edit("pods", pod.meta("namespace"), pod.name(), |pod| {
                 pod["metadata"]["finalizers"] = json!(null);
             });

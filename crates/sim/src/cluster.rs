@@ -336,7 +336,9 @@ impl Store {
         {
             fields.remove("status");
         }
-        value["metadata"]["uid"] = json!(format!("{}-{}-{}", self.uid, kind, self.made));
+        if !value["metadata"]["uid"].is_string() {
+            value["metadata"]["uid"] = json!(format!("{}-{}-{}", self.uid, kind, self.made));
+        }
         value["metadata"]["creationTimestamp"] = json!(self.now);
         value["metadata"]["generation"] = json!(1);
         if dry_run {

@@ -14,3 +14,6 @@ pub mod recorder;
 pub mod shrink;
 pub mod wire;
 pub mod world;
+
+#[cfg(test)]
+mod tests;

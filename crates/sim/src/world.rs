@@ -9,6 +9,7 @@ mod network;
 mod owners;
 mod upkeep;
 mod verdict;
+mod watches;
 
 use crate::bugs::Bug;
 use crate::cluster::{Backup, Object, Store};
@@ -20,7 +21,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubelets::Kubelet;
-use network::{Cut, Watch};
+use network::Cut;
 use owners::Owners;
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use watches::Watch;
 
 /// Namespace of all pods.
 const NAMESPACE: &str = "shop";
@@ -76,7 +78,7 @@ struct Cluster {
     store: Store,
     down: bool,
     frozen: bool,
-    waiting: VecDeque<Box<Sent>>,
+    waiting: VecDeque<Sent>,
     errors: bool,
     slow: u64,
     lag: u64,
@@ -134,10 +136,10 @@ pub struct World {
     processes: Vec<Process>,
     wire: Arc<Wire>,
     cuts: Vec<(usize, Cut)>,
-    limbo: Vec<Box<Sent>>,
+    limbo: Vec<Sent>,
     outbox: Vec<(ProcessId, network::Held)>,
     owners: Owners,
-    /// Proxy pods that the next answer is lost for.
+    /// How many answers to writes are lost next.
     lose: u32,
     skewed: bool,
     healed: bool,

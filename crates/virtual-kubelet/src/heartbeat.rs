@@ -34,7 +34,7 @@ pub(crate) async fn beat(rt: Runtime, mut nodes: Receiver<Nodes>, stop: Cancella
     loop {
         let current = nodes.borrow_and_update().clone();
         let renewals =
-            current.into_iter().map(|(name, uid)| renew(leases.clone(), manager.clone(), name, uid));
+            current.into_iter().map(|node| renew(leases.clone(), manager.clone(), node, rt.clock.now()));
         let results: Vec<bool> = futures::stream::iter(renewals).buffer_unordered(PARALLEL).collect().await;
         let failed = results.iter().filter(|renewed| !**renewed).count();
         if failed > 0 && !failing {
@@ -51,7 +51,7 @@ pub(crate) async fn beat(rt: Runtime, mut nodes: Receiver<Nodes>, stop: Cancella
     }
 }
 
-async fn renew(leases: Api<Lease>, manager: String, name: String, uid: String) -> bool {
+async fn renew(leases: Api<Lease>, manager: String, (name, uid): (String, String), now: Timestamp) -> bool {
     let lease = Lease {
         metadata: ObjectMeta {
             name: Some(name.clone()),
@@ -68,7 +68,7 @@ async fn renew(leases: Api<Lease>, manager: String, name: String, uid: String) -
         spec: Some(LeaseSpec {
             holder_identity: Some(name.clone()),
             lease_duration_seconds: Some(DURATION_SECONDS),
-            renew_time: Some(MicroTime(Timestamp::now())),
+            renew_time: Some(MicroTime(now)),
             ..LeaseSpec::default()
         }),
     };

@@ -31,7 +31,7 @@ pub(super) async fn unnominate(context: &Context, name: &Name, uid: &str) -> Res
 
 /// Says on a victim why it has to go. Its own controllers read that.
 pub(super) async fn disrupt(context: &Context, eviction: &Eviction) -> Result<Option<String>, Error> {
-    let patch = disruption(eviction, Timestamp::now());
+    let patch = disruption(eviction, context.clock.now());
     patch_status(context, &eviction.victim, "tell why it has to go to pod", &patch).await
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn delete(context: &Context, eviction: &Eviction) -> Result<Opt
 
 /// Records on a victim that it was deleted, and for whom.
 pub(super) async fn tell(context: &Context, eviction: &Eviction) -> Result<Option<String>, Error> {
-    let event = event(eviction, Timestamp::now(), &context.manager);
+    let event = event(eviction, context.clock.now(), &context.manager);
     let event = serde_json::from_value(event)
         .map_err(|source| Error::Manifest { namespace: eviction.victim.namespace.to_string(), source })?;
     let api: Api<Event> = Api::namespaced(context.client.clone(), &eviction.victim.namespace);

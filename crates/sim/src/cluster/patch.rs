@@ -72,7 +72,7 @@ fn strategic(target: &mut Value, patch: &Value) {
         match (change, merged) {
             (Value::Array(items), Some(by)) => merge_list(fields, key, items, by),
             (Value::Object(_), _) => {
-                strategic(fields.entry(key.clone()).or_insert_with(|| json!({})), change)
+                strategic(fields.entry(key.clone()).or_insert_with(|| json!({})), change);
             }
             _ => {
                 fields.insert(key.clone(), change.clone());

@@ -52,14 +52,10 @@ impl World {
                 self.hampers(fault.kind, aim.any)
             }
             Kind::WatchCut => {
-                self.cuts_watches(aim.any, aim.pick % 2 == 0, aim.pick % 3 == 0);
+                self.cuts_watches(aim.any, aim.pick.is_multiple_of(2), aim.pick.is_multiple_of(3));
                 true
             }
-            Kind::Compaction => {
-                self.store(aim.any).compact();
-                self.cuts_watches(aim.any, true, false);
-                true
-            }
+            Kind::Compaction => self.forgets(aim.any),
             Kind::Full | Kind::Quota | Kind::NamespaceMissing | Kind::Refusals => {
                 self.crowds(fault.kind, aim)
             }
@@ -88,12 +84,7 @@ impl World {
                 true
             }
             Kind::Meddling => self.meddles(aim),
-            Kind::EmptyList => {
-                self.empty = 2;
-                self.store(aim.source).compact();
-                self.cuts_watches(aim.source, true, false);
-                true
-            }
+            Kind::EmptyList => self.lies_about_pods(aim.source),
         };
         if took {
             self.counts(fault.kind);
@@ -113,7 +104,7 @@ impl World {
             Kind::Full | Kind::Quota | Kind::NamespaceMissing | Kind::Refusals => self.makes_room(aim.target),
             Kind::NodeCrash | Kind::NodeCut | Kind::NodeRemoved => self.mends_node(aim),
             Kind::TargetAdded => {
-                self.add_target(0, self.plan.sources + self.pick(fault.pick, self.plan.targets))
+                self.add_target(0, aim.target);
             }
             Kind::TargetRemoved => self.add_target(aim.source, aim.target),
             Kind::EtcdRestored => self.restores(aim.target),
@@ -134,11 +125,22 @@ impl World {
         }
     }
 
+    /// Who watches must list again.
+    fn forgets(&mut self, id: ClusterId) -> bool {
+        self.store(id).compact();
+        self.cuts_watches(id, true, false);
+        true
+    }
+
+    fn lies_about_pods(&mut self, id: ClusterId) -> bool {
+        self.empty = 2;
+        self.forgets(id)
+    }
+
     /// Whoever was told an empty list lists again.
     fn tells_the_truth(&mut self, id: ClusterId) {
         self.empty = 0;
-        self.store(id).compact();
-        self.cuts_watches(id, true, false);
+        self.forgets(id);
     }
 
     /// Nothing is wrong any more.
@@ -179,7 +181,7 @@ impl World {
         let Some(id) = alive.get(self.pick(aim.pick, alive.len())).copied() else { return false };
         let writes = u32::try_from(aim.pick / 3 % 6).unwrap_or_default();
         if let Some(process) = self.processes.get_mut(id) {
-            process.doomed = Some((writes, aim.pick % 2 == 0));
+            process.doomed = Some((writes, aim.pick.is_multiple_of(2)));
         }
         true
     }
@@ -238,8 +240,9 @@ impl World {
         cluster.errors = false;
         cluster.slow = 0;
         cluster.lag = 0;
-        for sent in self.cluster(id).thaw() {
-            self.arrives(sent);
+        self.cluster(id).frozen = false;
+        for sent in std::mem::take(&mut self.cluster(id).waiting) {
+            self.arrives(Box::new(sent));
         }
         self.flush(id);
     }
@@ -344,7 +347,7 @@ impl World {
         let pods: Vec<Rc<Object>> =
             self.delegates(aim.target).into_iter().filter(|pod| !pod.is_terminating()).collect();
         let count = self.pick(aim.pick, 4) + 1;
-        let grace = (aim.pick % 3 == 0).then_some(0);
+        let grace = aim.pick.is_multiple_of(3).then_some(0);
         for pod in pods.iter().take(count) {
             self.recorder.excuse(pod.label(keys::PARENT_UID));
             let options = Deletion { grace, uid: Some(pod.uid().to_owned()), version: None };

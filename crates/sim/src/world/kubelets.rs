@@ -102,7 +102,7 @@ impl World {
         match (pod, container.as_ref().map(|container| &container.state)) {
             (None, Some(State::Running { .. })) => self.stops(id, node, uid, now + 500),
             (None, Some(State::Done { .. })) => {
-                self.forgets(id, node, uid);
+                self.drops(id, node, uid);
             }
             (None, None) | (_, Some(State::Stopping { .. })) => {}
             (Some(pod), Some(State::Running { .. })) if pod.is_terminating() => {
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    fn forgets(&mut self, id: ClusterId, node: &str, uid: &str) {
+    fn drops(&mut self, id: ClusterId, node: &str, uid: &str) {
         if let Some(kubelet) = self.cluster(id).kubelets.get_mut(node) {
             kubelet.containers.remove(uid);
         }
@@ -368,14 +368,20 @@ impl Container {
             .collect();
         let mut conditions = kept;
         for kind in ["Ready", "ContainersReady"] {
-            conditions.push(json!({"type": kind, "status": ready, "lastTransitionTime": stamp}));
+            let before =
+                status["conditions"].as_array().into_iter().flatten().find(|before| before["type"] == kind);
+            let since = before
+                .filter(|before| before["status"] == ready)
+                .map(|before| before["lastTransitionTime"].clone());
+            let since = since.unwrap_or_else(|| json!(stamp));
+            conditions.push(json!({"type": kind, "status": ready, "lastTransitionTime": since}));
         }
         status["conditions"] = json!(conditions);
     }
 }
 
 /// A pod as users and their controllers create it.
-pub(super) fn pod(name: &str, labels: &Value, annotations: &Value, spec: Value) -> Value {
+pub(super) fn pod(name: &str, labels: &Value, annotations: &Value, spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE,
         "labels": labels, "annotations": annotations}, "spec": spec})
 }

@@ -137,7 +137,7 @@ impl World {
         }
         let spec = json!({"restartPolicy": policy, "terminationGracePeriodSeconds": grace,
             "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": format!("{cpu}m"), "memory": "1Mi"}}}]});
-        let value = pod(name, &json!({"app": owner.workload.name}), &annotations, spec);
+        let value = pod(name, &json!({"app": owner.workload.name}), &annotations, &spec);
         let value = match self.admitted(&value) {
             Ok(value) => value,
             Err(why) => {

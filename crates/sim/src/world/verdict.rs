@@ -3,13 +3,62 @@
 use super::kubelets::is_over;
 use super::{Due, LOOK, PATIENCE, World};
 use crate::cluster::Object;
+use crate::cluster::request::Verb;
 use crate::plan::HEALED;
+use crate::process::Service;
 use crate::recorder::{Rule, Violation};
+use crate::wire::Sent;
 use api::keys;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 impl World {
+    /// Looks at who writes what.
+    pub(super) fn judge_write(&mut self, sent: &Sent) {
+        if !sent.request.is_write() {
+            return;
+        }
+        let Some(process) = self.processes.get(sent.process) else { return };
+        let (service, home) = (process.service, process.home);
+        let request = &sent.request;
+        let home_uid = self.store(home).uid.clone();
+        let Some(object) =
+            self.store(sent.cluster).get(&request.kind, &request.key.0, &request.key.1).cloned()
+        else {
+            return;
+        };
+        let own = match (service, request.kind.as_str()) {
+            (Service::ProxyScheduler | Service::FeedbackController, "podchaperons") => {
+                object.label(keys::PARENT_CLUSTER_UID) == home_uid
+            }
+            (Service::ProxyScheduler | Service::FeedbackController | Service::VirtualKubelet, "pods") => {
+                object.annotation(keys::SOURCE_POD_MANIFEST).is_some()
+            }
+            (Service::ChaperonController | Service::CandidateScheduler, "pods") => {
+                !object.label(keys::PARENT_UID).is_empty()
+            }
+            _ => true,
+        };
+        let at = self.now();
+        if !own {
+            self.recorder.report(
+                Rule::OnlyOwnObjects,
+                at,
+                format!("{} wrote: {}", service.name(), request.line()),
+            );
+        }
+        // A proxy pod is ended by us only for a reason.
+        let ends = service == Service::FeedbackController
+            && request.kind == "pods"
+            && (request.verb == Verb::Delete
+                || request.body["status"]["reason"].as_str().is_some_and(|reason| reason == "DelegateLost"));
+        let matches = request.body["preconditions"]["uid"].as_str().is_none_or(|uid| uid == object.uid());
+        if ends && matches && !object.is_terminating() && !self.recorder.is_excused(object.uid()) {
+            let what = format!("{} {} was ended: {}", object.name(), object.uid(), request.line());
+            self.recorder.report(Rule::NoEndWithoutCause, at, what);
+        }
+    }
+
     /// Looks at everything; whether the world is over.
     pub(super) fn look(&mut self) -> bool {
         let open = self.open();
