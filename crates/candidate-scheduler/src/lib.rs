@@ -45,6 +45,7 @@ use tracing::warn;
 
 pub use args::Args;
 pub use controller::lead;
+pub use plan::Settings;
 
 /// One right that this service needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,12 +130,12 @@ pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
     }
     let mode = mode::Mode { args: &args, alone: !config.profiles.is_empty() };
     let Some(chaperons) = mode.is_target(&runtime).await else { return Ok(()) };
-    let settings = plan::Settings {
+    let settings = Settings {
         reserved_seconds: args.reserved_seconds,
         config,
         chaperons,
         owners: true,
-        ..plan::Settings::default()
+        ..Settings::default()
     };
     let metrics = metrics::Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;
     let standby = standby::Standby { client: &runtime.client, readiness: &runtime.readiness, chaperons };

@@ -137,9 +137,9 @@ async fn lead(service: Service, runtime: Runtime, stop: CancellationToken) -> an
             virtual_kubelet::lead(runtime, targets, "10.0.0.1".to_owned(), stop).await
         }
         Service::CandidateScheduler => {
-            let args = candidate_scheduler::Args { reserved_seconds: 30 };
+            let settings = candidate_scheduler::Settings::default();
             let metrics = candidate_scheduler::metrics::Metrics::new(&registry)?;
-            candidate_scheduler::lead(runtime, args, metrics, stop).await
+            candidate_scheduler::lead(runtime, settings, metrics, stop).await
         }
         Service::ChaperonController => {
             let metrics = chaperon_controller::metrics::Metrics::new(&registry)?;

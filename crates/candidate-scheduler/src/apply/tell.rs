@@ -16,7 +16,7 @@ const CUT: &str = " ...";
 
 pub(super) async fn tell(context: &Context, story: &Story) -> Result<Option<String>, Error> {
     let namespace = &story.pod.namespace;
-    let event = event(story, Timestamp::now(), &context.instance);
+    let event = event(story, context.clock.now(), &context.instance);
     let event = serde_json::from_value(event)
         .map_err(|source| Error::Manifest { namespace: namespace.to_string(), source })?;
     let api: Api<Event> = Api::namespaced(context.client.clone(), namespace);
