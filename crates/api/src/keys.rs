@@ -32,6 +32,12 @@ pub const USE_CONSTRAINTS_FROM_SPEC: &str = key!("use-constraints-from-spec-for-
 pub const NO_PREFIX_LABEL_REGEXP: &str = key!("no-prefix-label-regexp");
 /// Annotation of a pod: how many targets are asked at once (`1` … `n`, or `all`).
 pub const ASK: &str = key!("ask");
+/// Annotation of a pod: `name,name,…`, the targets that are filled first, in this order.
+pub const TARGET_ORDER: &str = key!("target-order");
+/// Annotation of a pod: `name=int,…`, the shares of targets in the pods of one controller.
+pub const TARGET_WEIGHT: &str = key!("target-weight");
+/// Annotation of a pod: how long its delegate may wait for a node when another target would take the pod.
+pub const START_DEADLINE: &str = key!("start-deadline");
 
 // Webhook.
 

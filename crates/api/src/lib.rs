@@ -20,6 +20,7 @@ pub mod delegate;
 pub mod keys;
 pub mod labels;
 pub mod names;
+pub mod preference;
 pub mod raw;
 mod remote;
 pub mod v1alpha1;

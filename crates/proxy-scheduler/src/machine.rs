@@ -12,6 +12,7 @@ mod intake;
 mod model;
 mod outcome;
 mod pod;
+mod share;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ mod tests;
 use crate::rank::Ranker;
 pub use model::{
     Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Hold, Id, Live, Name, Outcome, Place,
-    PodRef, PodSeen, Promise, Refusal, Scope, Seed, Summary, TargetSeen, Width, Wish,
+    PodRef, PodSeen, Preference, Promise, Refusal, Scope, Seed, Summary, TargetSeen, Width, Wish,
 };
 pub use pod::Waits;
 use pod::{DOUBT, PodState};
@@ -59,6 +60,7 @@ pub struct Machine {
     /// How many of them look at other pods, or at the nodes of other pods.
     picky: usize,
     targets: BTreeMap<Id, Target>,
+    shares: share::Shares,
     /// PodChaperons of pods that have not been seen, by pod and target.
     strangers: BTreeMap<Id, BTreeMap<Id, ChaperonSeen>>,
     /// Pods to decide about, in order of arrival.

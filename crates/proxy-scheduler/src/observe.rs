@@ -1,11 +1,12 @@
 //! Raw objects, reduced to what the machine looks at.
 
 use crate::machine::{
-    ChaperonSeen, Election, Hold, Id, Name, Place, PodSeen, Promise, Refusal, Seed, Summary, TargetSeen,
-    Width, Wish,
+    ChaperonSeen, Election, Hold, Id, Name, Place, PodSeen, Preference, Promise, Refusal, Seed, Summary,
+    TargetSeen, Width, Wish,
 };
 use api::conditions::{Kind, is_true};
 use api::delegate::{Destination, Origin, chaperon};
+use api::preference::{parse_order, parse_weights};
 use api::v1alpha1::LabelRewriting;
 use api::{ClusterSummary, Node, Pod, PodChaperon, keys, names, raw};
 use k8s_openapi::api::core::v1::Namespace;
@@ -13,6 +14,8 @@ use runtime::{Connection, Target};
 use scheduling::{Labels, NodeInfo, PodInfo, Quantity, ResourceList};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +52,7 @@ pub fn pod(mut pod: Pod, source: &Source) -> PodSeen {
     let (version, terminating) = (pod.resource_version().to_owned(), pod.is_terminating());
     let finished = raw::is_terminal(pod.phase());
     let name = Name { namespace: pod.namespace().into(), name: pod.name().into() };
+    let group = group(&pod);
     let (info, misread) = match info(&pod) {
         Ok(info) => (Arc::new(info), None),
         Err(error) => (Arc::new(blank(&pod)), Some(error)),
@@ -58,7 +62,13 @@ pub fn pod(mut pod: Pod, source: &Source) -> PodSeen {
     } else {
         Place::Bound { node: pod.node().into(), election: election(&pod) }
     };
-    PodSeen { uid, name, version, terminating, finished, place, info, shown }
+    PodSeen { uid, name, version, terminating, finished, place, info, group, shown }
+}
+
+fn group(pod: &Pod) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    pod.controller().map_or(pod.namespace(), |(_, _, uid)| uid).hash(&mut hasher);
+    hasher.finish()
 }
 
 fn election(pod: &Pod) -> Option<Election> {
@@ -85,7 +95,15 @@ fn wish(pod: Pod, source: &Source, info: Arc<PodInfo>, misread: Option<String>) 
     let hold = hold(&pod, &info, unreadable.or(misread));
     let width = pod.annotation(keys::ASK).and_then(Width::parse);
     let epoch = epoch(&pod);
-    Wish { info, class, width, hold, epoch, seed: Arc::new(Seed { pod, template }) }
+    // What admission let pass can be read; pods from before it go where there is room.
+    let preference = Preference {
+        order: pod.annotation(keys::TARGET_ORDER).and_then(|text| parse_order(text).ok()).unwrap_or_default(),
+        weights: pod
+            .annotation(keys::TARGET_WEIGHT)
+            .and_then(|text| parse_weights(text).ok())
+            .unwrap_or_default(),
+    };
+    Wish { info, class, width, preference, hold, epoch, seed: Arc::new(Seed { pod, template }) }
 }
 
 fn info(pod: &Pod) -> Result<PodInfo, String> {
@@ -192,9 +210,12 @@ fn amounts(list: &BTreeMap<String, String>) -> ResourceList {
 pub fn target(target: &Target) -> TargetSeen {
     TargetSeen {
         id: target.virtual_node().into(),
+        name: target.key.name.as_str().into(),
         namespace: target.key.namespace.clone(),
         cluster_uid: target.status.cluster_uid.clone().unwrap_or_default().into(),
         width: target.settings.ask.as_deref().and_then(Width::parse),
+        order: target.settings.order,
+        weight: target.settings.weight,
         unusable: unusable(target),
     }
 }

@@ -59,6 +59,12 @@ pub struct Settings {
     pub label_rewriting: LabelRewriting,
     /// How many targets are asked at once: a number, or `all`.
     pub ask: Option<String>,
+    /// Those with a lower one are filled first.
+    pub order: i32,
+    /// Its share among those of one order; `None` where nobody has said.
+    pub weight: Option<u32>,
+    /// How long a delegate may wait for a node, as a duration.
+    pub start_deadline: Option<String>,
 }
 
 /// Whether there is a client, and if not, why.
@@ -138,7 +144,10 @@ impl Target {
     fn identity(&self) -> Option<String> {
         let Connection::Up { fingerprint, .. } = &self.connection else { return None };
         let (_, uid) = self.usable()?;
-        Some(format!("{fingerprint}/{uid}/{:?}", self.settings))
+        // Which target is preferred matters to no work on any of them.
+        let settings =
+            Settings { ask: None, order: 0, weight: None, start_deadline: None, ..self.settings.clone() };
+        Some(format!("{fingerprint}/{uid}/{settings:?}"))
     }
 }
 

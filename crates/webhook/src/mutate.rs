@@ -23,7 +23,7 @@ use crate::election::{self, Election, annotation, written_by_us};
 use crate::mac::{Binding, Key};
 use crate::patch::Patch;
 use crate::review::{Request, Verdict};
-use api::keys;
+use api::{keys, preference};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -211,7 +211,13 @@ fn check_annotations(source: &Value) -> Result<(), String> {
         let key = keys::ASK;
         return Err(format!("metadata.annotations[{key}]: {ask:?} must be a number from 1 to 999, or all"));
     }
-    Ok(())
+    let checked = |key: &str, check: &dyn Fn(&str) -> Result<(), String>| {
+        let problem = annotation(source, key).and_then(|value| check(value).err());
+        problem.map_or(Ok(()), |problem| Err(format!("metadata.annotations[{key}]: {problem}")))
+    };
+    checked(keys::TARGET_ORDER, &|value| preference::parse_order(value).map(drop))?;
+    checked(keys::TARGET_WEIGHT, &|value| preference::parse_weights(value).map(drop))?;
+    checked(keys::START_DEADLINE, &|value| preference::parse_deadline(value).map(drop))
 }
 
 /// The last line of a parser's message, which says what is wrong below a picture of where.

@@ -9,7 +9,7 @@
 use crate::election;
 use crate::mutate::{Setting, cause, is_ask, is_proven};
 use crate::review::{Request, Verdict};
-use api::{ClusterSourceSpec, ClusterTargetSpec, SourceSpec, TargetSpec, keys};
+use api::{ClusterSourceSpec, ClusterTargetSpec, SourceSpec, TargetSpec, keys, preference};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -97,7 +97,8 @@ fn spec(kind: &str, spec: &Value) -> Result<(), String> {
             if let Some(secret) = &target.kubeconfig_secret {
                 secret_reference(None, &secret.name, secret.key.as_deref(), secret.context.as_deref())?;
             }
-            settings(target.excluded_labels_regexp.as_deref(), target.ask.as_deref())
+            settings(target.excluded_labels_regexp.as_deref(), target.ask.as_deref())?;
+            preferences(target.order, target.weight, target.start_deadline.as_deref())
         }
         "clustertargets" => {
             let target: ClusterTargetSpec = typed(spec)?;
@@ -106,7 +107,8 @@ fn spec(kind: &str, spec: &Value) -> Result<(), String> {
                 let namespace = Some(secret.namespace.as_str());
                 secret_reference(namespace, &secret.name, secret.key.as_deref(), secret.context.as_deref())?;
             }
-            settings(target.excluded_labels_regexp.as_deref(), target.ask.as_deref())
+            settings(target.excluded_labels_regexp.as_deref(), target.ask.as_deref())?;
+            preferences(target.order, target.weight, target.start_deadline.as_deref())
         }
         "sources" => {
             let source: SourceSpec = typed(spec)?;
@@ -190,6 +192,18 @@ fn settings(excluded: Option<&str>, ask: Option<&str>) -> Result<(), String> {
         return Err(format!("spec.ask: {ask:?} must be a number from 1 to 999, or all"));
     }
     Ok(())
+}
+
+fn preferences(order: Option<i32>, weight: Option<u32>, deadline: Option<&str>) -> Result<(), String> {
+    if let Some(order) = order.filter(|order| !(-1000..=1000).contains(order)) {
+        return Err(format!("spec.order: {order} must be a number from -1000 to 1000"));
+    }
+    let most = preference::MAX_WEIGHT;
+    if let Some(weight) = weight.filter(|weight| *weight > most) {
+        return Err(format!("spec.weight: {weight} must be a number from 0 to {most}"));
+    }
+    let problem = deadline.and_then(|deadline| preference::parse_deadline(deadline).err());
+    problem.map_or(Ok(()), |problem| Err(format!("spec.startDeadline: {problem}")))
 }
 
 /// A name that objects of the cluster can have.

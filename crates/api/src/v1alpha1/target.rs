@@ -97,6 +97,21 @@ pub struct TargetSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([1-9][0-9]{0,2}|all)$"))]
     pub ask: Option<String>,
+    /// Targets with a lower order are filled before those with a higher one; 0 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1000, max = 1000))]
+    pub order: Option<i32>,
+    /// Among targets of one order, the share of the pods of one controller that go here, in proportion to the
+    /// weights of the others; 0: only what nobody else takes. 1 when absent; where no target has a weight, room
+    /// decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub weight: Option<u32>,
+    /// How long a delegate may wait here for a node when another target would take its pod, like `90s` or `5m`;
+    /// `5m` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"))]
+    pub start_deadline: Option<String>,
 }
 
 /// A cluster in which pods of every namespace may run.
@@ -146,6 +161,21 @@ pub struct ClusterTargetSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([1-9][0-9]{0,2}|all)$"))]
     pub ask: Option<String>,
+    /// Targets with a lower order are filled before those with a higher one; 0 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1000, max = 1000))]
+    pub order: Option<i32>,
+    /// Among targets of one order, the share of the pods of one controller that go here, in proportion to the
+    /// weights of the others; 0: only what nobody else takes. 1 when absent; where no target has a weight, room
+    /// decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub weight: Option<u32>,
+    /// How long a delegate may wait here for a node when another target would take its pod, like `90s` or `5m`;
+    /// `5m` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"))]
+    pub start_deadline: Option<String>,
 }
 
 /// What virtual-kubelet found out about a target.

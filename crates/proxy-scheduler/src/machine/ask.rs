@@ -64,6 +64,7 @@ impl Machine {
         if ask.is_over() && ask.retry_at.is_none() && ask.gone.is_none() {
             pod.asks.remove(id);
         }
+        self.share_in(uid);
     }
 
     /// The target has spoken: a refusal closes it for the whole class, a reservation opens it again.

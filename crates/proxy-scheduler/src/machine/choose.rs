@@ -1,7 +1,8 @@
 //! Which target is asked next.
 
 use super::Machine;
-use super::model::{Id, Width};
+use super::model::{Id, Preference, Width};
+use super::pod::PodState;
 use super::target::{PROBES, Target};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +12,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Choice {
     pub(super) silent: bool,
+    /// Place in the pod's own order and in that of the targets: the lowest is filled first.
+    pub(super) order: (usize, i32),
     full: bool,
+    /// How far its share is used up; the least comes first. 0 where no target has a weight.
+    used: u64,
     score: Reverse<i64>,
     pub(super) id: Id,
 }
@@ -86,13 +91,34 @@ impl Machine {
             if !target.serves(&pod.seen.name.namespace) {
                 continue;
             }
+            let preference = &wish.preference;
+            let place = preference.order.iter().position(|name| **name == *target.seen.name);
+            let order = (place.unwrap_or(preference.order.len()), target.seen.order);
             let (fits, share) = target.room(wish.info.spec.request_list());
             // A hundredth of a target's room weighs as much as one point of a preference.
             let score = Reverse(score * 10_000 + share);
-            choices.push(Choice { silent: target.is_shunned(now), full: !fits, score, id });
+            choices.push(Choice { silent: target.is_shunned(now), order, full: !fits, used: 0, score, id });
         }
+        self.weigh(pod, &wish.preference, &mut choices);
         choices.sort();
         choices
+    }
+
+    /// Sees how far the share of each target is used up, if any of them has a weight.
+    fn weigh(&self, pod: &PodState, preference: &Preference, choices: &mut [Choice]) {
+        let weight = |choice: &Choice| {
+            let target = &self.targets.get(&choice.id)?.seen;
+            preference.weights.get(&*target.name).copied().or(target.weight)
+        };
+        if !choices.iter().any(|choice| weight(choice).is_some()) {
+            return;
+        }
+        for choice in choices {
+            let with_this = u64::from(self.shares.of(pod.seen.group, &choice.id)) + 1;
+            let parts = with_this.saturating_mul(1_000_000);
+            // A target without a share takes only what nobody else does.
+            choice.used = parts.checked_div(u64::from(weight(choice).unwrap_or(1))).unwrap_or(u64::MAX);
+        }
     }
 
     /// The pod's wish, else that of the best target which has one, else one at a time.

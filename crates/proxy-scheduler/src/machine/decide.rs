@@ -173,12 +173,15 @@ impl Machine {
             .collect();
         let best = match ready.as_slice() {
             [] => return false,
-            [only] => Arc::clone(only),
+            [only] if pod.asks.len() == 1 => Arc::clone(only),
             several => {
                 let ranked = self.ranked(uid, now);
                 let place = |id: &Id| ranked.iter().position(|choice| choice.id == *id).unwrap_or(usize::MAX);
                 let best = several.iter().min_by_key(|id| place(id));
                 let Some(best) = best else { return false };
+                if self.may_be_outdone(uid, best, &ranked) {
+                    return false;
+                }
                 Arc::clone(best)
             }
         };
@@ -200,6 +203,15 @@ impl Machine {
         self.call(uid, PodCall::Bind { node: best, election });
         self.count_in(uid);
         true
+    }
+
+    /// Whether a target that is to be filled before this one has been asked and may still reserve.
+    fn may_be_outdone(&self, uid: &Id, best: &Id, ranked: &[Choice]) -> bool {
+        let Some(pod) = self.pods.get(uid) else { return false };
+        let order = |id: &Id| ranked.iter().find(|choice| choice.id == *id).map(|choice| choice.order);
+        let Some(own) = order(best) else { return false };
+        let open = |ask: &Ask| ask.answer() == Answer::Waiting && ask.given_up.is_none();
+        pod.asks.iter().any(|(id, ask)| open(ask) && order(id).is_some_and(|order| order < own))
     }
 
     /// Asks again where a promise has lapsed, or where nobody knows since when it counts.

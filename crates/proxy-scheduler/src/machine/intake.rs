@@ -1,6 +1,6 @@
 //! What watches saw, taken into the machine's state.
 
-use super::model::{ChaperonSeen, Id, PodSeen, Summary, TargetSeen};
+use super::model::{ChaperonSeen, Id, Place, PodSeen, Summary, TargetSeen};
 use super::pod::{PodState, is_older};
 use super::target::Target;
 use super::{Machine, Timer};
@@ -24,6 +24,7 @@ impl Machine {
 
     pub(super) fn pod_applied(&mut self, seen: PodSeen, now: Duration) {
         let uid = Arc::clone(&seen.uid);
+        let weighs = matches!(&seen.place, Place::Unbound(wish) if !wish.preference.weights.is_empty());
         if let Some(pod) = self.pods.get_mut(&uid) {
             pod.absorb(seen, now);
         } else {
@@ -34,12 +35,16 @@ impl Machine {
                 self.chaperon_applied(&target, chaperon, now);
             }
         }
+        if weighs {
+            self.want_shares();
+        }
         self.count_in(&uid);
         self.touch(&uid);
     }
 
     /// Counts a pod where it is, for the constraints of others.
     pub(super) fn count_in(&mut self, uid: &Id) {
+        self.share_in(uid);
         let Some(pod) = self.pods.get(uid) else { return };
         let changed = match pod.counts_on() {
             Some(node) => self.ranker.place(&pod.seen.info, node),
@@ -63,10 +68,18 @@ impl Machine {
         let gone: Vec<Id> = self.targets.keys().filter(|id| !listed.contains(*id)).cloned().collect();
         for id in gone {
             self.targets.remove(&id);
-            for pod in self.pods.values_mut() {
-                pod.asks.remove(&id);
+            let asked: Vec<Id> = self
+                .pods
+                .iter_mut()
+                .filter_map(|(uid, pod)| pod.asks.remove(&id).map(|_| Arc::clone(uid)))
+                .collect();
+            for uid in asked {
+                self.share_in(&uid);
             }
             self.strangers.retain(|_, asks| asks.remove(&id).is_none() || !asks.is_empty());
+        }
+        if targets.iter().any(|target| target.weight.is_some()) {
+            self.want_shares();
         }
         let mut changed = !self.targets_listed;
         for seen in targets {

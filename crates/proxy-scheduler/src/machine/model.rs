@@ -36,6 +36,15 @@ impl Width {
     }
 }
 
+/// What the user said about where the pod goes first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Preference {
+    /// Names of targets, the first to be filled first; all others come after them.
+    pub order: Vec<String>,
+    /// Weights of targets by name, over those of the targets themselves.
+    pub weights: BTreeMap<String, u32>,
+}
+
 /// The record of an election, as it stands on the proxy pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
@@ -76,6 +85,7 @@ pub struct Wish {
     pub class: Id,
     /// The user's wish, if any.
     pub width: Option<Width>,
+    pub preference: Preference,
     /// Whether it must wait.
     pub hold: Hold,
     /// Highest epoch on the pod; the next election is higher.
@@ -107,6 +117,8 @@ pub struct PodSeen {
     pub place: Place,
     /// What it counts for on its virtual node, when the constraints of other pods are judged.
     pub info: Arc<PodInfo>,
+    /// Equal for the pods of one controller, and for those of one namespace that have none.
+    pub group: u64,
     /// The message of its condition PodScheduled=False, if it has one of ours.
     pub shown: Option<String>,
 }
@@ -154,11 +166,17 @@ pub struct ChaperonSeen {
 pub struct TargetSeen {
     /// Its virtual node.
     pub id: Id,
+    /// Name of the Target or ClusterTarget.
+    pub name: Id,
     /// The only namespace that it serves; empty for all.
     pub namespace: String,
     /// UID of the cluster; empty while unknown.
     pub cluster_uid: Id,
     pub width: Option<Width>,
+    /// Those with a lower one are filled first.
+    pub order: i32,
+    /// Its share among those of one order, if anybody has said.
+    pub weight: Option<u32>,
     /// Why nothing can be done there; `None` for a target that is accepted and has a client.
     pub unusable: Option<String>,
 }

@@ -237,6 +237,8 @@ pub(crate) struct PodState {
     /// Order of arrival.
     pub(crate) number: u64,
     pub(crate) asks: BTreeMap<Id, Ask>,
+    /// Targets in which it is counted for its group.
+    pub(crate) shared: Vec<Id>,
     pub(crate) call: Option<PodCall>,
     /// The pod is no more; what asks for it goes as well.
     pub(crate) gone: bool,
@@ -259,6 +261,7 @@ impl PodState {
             seen,
             number,
             asks: BTreeMap::new(),
+            shared: Vec::new(),
             call: None,
             gone: false,
             unclear: None,

@@ -5,6 +5,7 @@ mod desk;
 mod doubts;
 mod elect;
 mod places;
+mod preference;
 mod refusals;
 mod silence;
 mod storm;

@@ -201,6 +201,9 @@ fn a_target_without_client_says_why() {
             excluded_labels_regexp: None,
             label_rewriting: api::v1alpha1::LabelRewriting::Rewrite,
             ask: Some("2".to_owned()),
+            order: -1,
+            weight: Some(3),
+            start_deadline: Some("90s".to_owned()),
         },
         status: api::TargetStatus::default(),
         annotations: std::collections::BTreeMap::new(),
@@ -208,4 +211,5 @@ fn a_target_without_client_says_why() {
     });
     assert_eq!(target.unusable.as_deref(), Some("its kubeconfig has not been read yet"));
     assert_eq!((&*target.id, target.width), ("admiralty-shop-c1", Some(Width::Some(2))));
+    assert_eq!((&*target.name, target.order, target.weight), ("c1", -1, Some(3)));
 }

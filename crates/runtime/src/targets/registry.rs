@@ -235,6 +235,9 @@ fn namespaced_object(object: NamespacedTarget) -> Object {
         excluded_labels_regexp: object.spec.excluded_labels_regexp,
         label_rewriting: object.spec.label_rewriting.unwrap_or_default(),
         ask: object.spec.ask,
+        order: object.spec.order.unwrap_or_default(),
+        weight: object.spec.weight,
+        start_deadline: object.spec.start_deadline,
     };
     Object { target: target(object.metadata, namespace, settings, object.status.unwrap_or_default()), secret }
 }
@@ -252,6 +255,9 @@ fn cluster_object(object: ClusterTarget) -> Object {
         excluded_labels_regexp: object.spec.excluded_labels_regexp,
         label_rewriting: object.spec.label_rewriting.unwrap_or_default(),
         ask: object.spec.ask,
+        order: object.spec.order.unwrap_or_default(),
+        weight: object.spec.weight,
+        start_deadline: object.spec.start_deadline,
     };
     Object {
         target: target(object.metadata, String::new(), settings, object.status.unwrap_or_default()),

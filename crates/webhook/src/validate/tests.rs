@@ -82,6 +82,9 @@ fn a_secret_reference_must_be_able_to_exist() {
 #[test]
 fn a_number_of_targets_to_ask_must_be_one() {
     refused("targets", &json!({"self": true, "ask": "none"}), "spec.ask");
+    refused("targets", &json!({"self": true, "order": 2000}), "spec.order: 2000");
+    refused("clustertargets", &json!({"self": true, "weight": 1001}), "spec.weight: 1001");
+    refused("targets", &json!({"self": true, "startDeadline": "soon"}), "spec.startDeadline: \"soon\"");
     accepted("targets", &json!({"self": true, "ask": "all"}));
 }
 

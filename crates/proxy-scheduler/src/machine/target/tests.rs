@@ -7,7 +7,16 @@ use std::time::Duration;
 fn target() -> Target {
     let (id, uid) = (Id::from("c1"), Id::from("cluster-c1"));
     let (namespace, width, unusable) = (String::new(), None, None);
-    Target::new(TargetSeen { id, namespace, cluster_uid: uid, width, unusable })
+    Target::new(TargetSeen {
+        name: Id::clone(&id),
+        id,
+        namespace,
+        cluster_uid: uid,
+        width,
+        order: 0,
+        weight: None,
+        unusable,
+    })
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A machine with targets and nodes in front of it, and words for what happens to it.
 
 use crate::machine::{
-    Action, ChaperonSeen, Event, Failure, Hold, Id, Live, Machine, Name, Outcome, Place, PodSeen, Promise,
-    Refusal, Scope, Seed, Summary, TargetSeen, Width, Wish,
+    Action, ChaperonSeen, Event, Failure, Hold, Id, Live, Machine, Name, Outcome, Place, PodSeen, Preference,
+    Promise, Refusal, Scope, Seed, Summary, TargetSeen, Width, Wish,
 };
 use api::{Pod, PodChaperon};
 use scheduling::{NodeInfo, PodInfo, Quantity, ResourceList};
@@ -37,8 +37,11 @@ pub(super) fn target(name: &str) -> TargetSeen {
     TargetSeen {
         id: id(name),
         namespace: String::new(),
+        name: id(name),
         cluster_uid: id(&format!("cluster-{name}")),
         width: None,
+        order: 0,
+        weight: None,
         unusable: None,
     }
 }
@@ -64,6 +67,7 @@ pub(super) fn pod(name: &str, spec: &Value) -> PodSeen {
         info: Arc::clone(&info),
         class: id("ns/class"),
         width: None,
+        preference: Preference::default(),
         hold: Hold::No,
         epoch: 0,
         seed: Arc::new(Seed { pod: Pod::default(), template: PodChaperon::default() }),
@@ -76,6 +80,7 @@ pub(super) fn pod(name: &str, spec: &Value) -> PodSeen {
         finished: false,
         place: Place::Unbound(Arc::new(wish)),
         info,
+        group: 0,
         shown: None,
     }
 }

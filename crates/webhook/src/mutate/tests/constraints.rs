@@ -94,3 +94,19 @@ fn an_annotation_of_a_wrong_value_is_refused_with_its_cure() {
         patch(&pod(&annotated(keys::ASK, ask), &json!({})));
     }
 }
+
+#[test]
+fn a_preference_that_nobody_could_follow_is_refused_with_its_cure() {
+    for (key, value, because) in [
+        (keys::TARGET_ORDER, "a,a", "target-order]: \"a\" stands there twice; name each target once"),
+        (keys::TARGET_WEIGHT, "a", "target-weight]: \"a\" has no weight; write name=weight"),
+        (keys::START_DEADLINE, "5", "start-deadline]: \"5\" is no duration"),
+    ] {
+        refused(&pod(&annotated(key, value), &json!({})), because);
+    }
+    for (key, value) in
+        [(keys::TARGET_ORDER, "a,b"), (keys::TARGET_WEIGHT, "a=1,b=0"), (keys::START_DEADLINE, "90s")]
+    {
+        patch(&pod(&annotated(key, value), &json!({})));
+    }
+}
