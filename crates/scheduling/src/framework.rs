@@ -15,9 +15,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::snapshot::{Node, Snapshot};
 pub use cache::Cache;
+use crate::volumes::VolumePlan;
 pub use cycle::{Framework, FrameworkBuilder, Ranked, Selection};
 pub(crate) use diagnosis::histogram;
 pub use diagnosis::{Diagnosis, NodeRefusal, Nomination, Refusal};
@@ -36,6 +38,9 @@ pub enum Code {
     Unschedulable,
     /// Removing pods cannot help.
     UnschedulableAndUnresolvable,
+    /// Something that the pod needs is broken. No node is chosen, whatever other plugins say, and the pod is tried
+    /// again after a pause.
+    Error,
 }
 
 /// A plugin's "no", with at least one reason for the user.
@@ -81,6 +86,11 @@ pub trait NodeFilter {
     /// Whether [`Self::filter`] lets the pod pass. Worth its own answer where giving reasons costs more.
     fn admits(&self, node: &Node) -> bool {
         self.filter(node).is_ok()
+    }
+
+    /// True if [`Self::filter`] may answer [`Code::Error`] for some node. Then every node is asked.
+    fn may_fail(&self) -> bool {
+        false
     }
 
     /// What if `pod` were also on `node`? Preemption asks so without changing the snapshot. [`Self::filter`] is given
@@ -219,6 +229,11 @@ pub trait Plugin: Send + Sync {
     /// A last word before the pod is bound to `node`, on which it is assumed.
     fn pre_bind(&self, _cycle: Cycle<'_>, _node: &Node) -> Result<(), Rejection> {
         Ok(())
+    }
+
+    /// What must happen to claims and volumes before the pod can be bound to `node`. None: nothing.
+    fn volumes(&self, _cycle: Cycle<'_>, _node: &NodeInfo) -> Option<VolumePlan> {
+        None
     }
 
     /// Is `event` a reason to try the cycle's pod again, which this plugin rejected? The snapshot has seen the event.

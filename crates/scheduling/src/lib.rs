@@ -23,6 +23,7 @@ mod queue;
 pub mod resources;
 mod selector;
 mod snapshot;
+pub mod volumes;
 
 pub use budget::{Budget, Budgets};
 pub use field::FieldError;
@@ -34,14 +35,15 @@ pub use framework::{
 pub use node::{NodeInfo, Taint};
 pub use nominator::Nominator;
 pub use pod::{
-    AffinityTerm, Classes, HostPort, Operator, PodAffinity, PodInfo, PodSpec, Policy, SpreadConstraint,
-    Toleration, Weighted,
+    AffinityTerm, Classes, HostPort, Operator, PodAffinity, PodInfo, PodSpec, PodVolume, Policy,
+    SpreadConstraint, Toleration, Weighted,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use queue::{Backoff, Lengths, Queue, Queued};
 pub use resources::{ResourceList, Resources};
 pub use selector::{LabelSelector, Labels, NodeTerm, Requirement};
 pub use snapshot::{Node, NodeChange, Owner, OwnerKind, Owners, Snapshot};
+pub use volumes::{Progress, StorageEvent, VolumePlan, VolumeWrite, Volumes};
 
 #[cfg(test)]
 extern crate self as scheduling;

@@ -15,6 +15,12 @@ mod supported;
 mod taints;
 #[cfg(test)]
 mod tests;
+mod volume_binding;
+mod volume_limits;
+mod volume_restrictions;
+#[cfg(test)]
+mod volume_tests;
+mod volume_zone;
 
 use crate::config::PluginArgs;
 use crate::framework::Plugin;
@@ -31,6 +37,10 @@ pub use sort::PrioritySort;
 pub use spread::PodTopologySpread;
 pub use supported::Supported;
 pub use taints::TaintToleration;
+pub use volume_binding::VolumeBinding;
+pub use volume_limits::NodeVolumeLimits;
+pub use volume_restrictions::VolumeRestrictions;
+pub use volume_zone::VolumeZone;
 
 /// Every plugin with the default weight of its scores, in the order in which they are asked.
 pub(crate) fn all(args: &PluginArgs) -> Vec<(Box<dyn Plugin>, i64)> {
@@ -44,6 +54,10 @@ pub(crate) fn all(args: &PluginArgs) -> Vec<(Box<dyn Plugin>, i64)> {
         (Box::new(NodeAffinity::new(args.node_affinity.clone())), 2),
         (Box::new(NodePorts), 0),
         (Box::new(NodeResourcesFit::new(args.fit.clone())), 1),
+        (Box::new(VolumeRestrictions), 0),
+        (Box::new(NodeVolumeLimits), 0),
+        (Box::new(VolumeBinding::new(args.volumes.clone())), 1),
+        (Box::new(VolumeZone), 0),
         (Box::new(PodTopologySpread::new(args.spread.clone())), 2),
         (Box::new(InterPodAffinity::new(args.company.clone())), 2),
         (Box::new(NodeDeclaredFeatures), 0),

@@ -5,6 +5,7 @@ mod requests;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub use spec::{
     AffinityTerm, HostPort, Operator, PodAffinity, PodSpec, Policy, SpreadConstraint, Toleration, Weighted,
 };
 pub(crate) use spec::{node_terms, preferred_nodes};
+pub use volumes::PodVolume;
 
 /// A pod: who it is, where it is, and (shared with all pods that look alike) what it asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

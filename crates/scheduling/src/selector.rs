@@ -186,6 +186,12 @@ impl NodeTerm {
         by_label && self.names.iter().all(|requirement| name_matches(requirement, node))
     }
 
+    /// As [`Self::matches`], of a node whose name is not known: what is asked of the name does not count.
+    pub(crate) fn matches_labels(&self, labels: &Labels) -> bool {
+        let by_label = self.labels.iter().all(|requirement| requirement.matches(labels));
+        by_label && !self.malformed && !self.is_empty()
+    }
+
     /// The node names to which `metadata.name In …` restricts this term, None if it does not.
     pub(crate) fn names(&self) -> Option<BTreeSet<String>> {
         let mut sets =

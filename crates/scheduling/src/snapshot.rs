@@ -27,6 +27,7 @@ use crate::node::NodeInfo;
 use crate::nominator::Nominator;
 use crate::pod::{PodInfo, PodSpec};
 use crate::selector::{LabelSelector, Labels};
+use crate::volumes::Volumes;
 pub use change::NodeChange;
 pub(crate) use counts::Counts;
 pub(crate) use groups::Group;
@@ -61,6 +62,7 @@ pub struct Snapshot {
     pub owners: Owners,
     nominator: Nominator,
     budgets: Budgets,
+    volumes: Volumes,
 }
 
 /// More topologies than this are not kept; what needs one of the others counts it anew.
@@ -273,6 +275,15 @@ impl Snapshot {
     /// any more, or was never.
     pub(crate) fn changed_since(&self, then: &Moment) -> Option<impl Iterator<Item = usize>> {
         self.log.since(then)
+    }
+
+    /// Claims, volumes, and what CSI drivers say.
+    pub fn volumes(&self) -> &Volumes {
+        &self.volumes
+    }
+
+    pub fn volumes_mut(&mut self) -> &mut Volumes {
+        &mut self.volumes
     }
 
     /// The slot of a node, made on first mention.

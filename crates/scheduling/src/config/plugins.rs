@@ -79,7 +79,7 @@ const KNOWN: [Known; 20] = [
     known("NodeResourcesFit", 1, &[PreFilter, Filter, PreScore, Score]),
     known("VolumeRestrictions", 0, &[PreFilter, Filter]),
     known("NodeVolumeLimits", 0, &[PreFilter, Filter]),
-    known("VolumeBinding", 0, &[PreFilter, Filter, Reserve, PreBind, PreScore, Score]),
+    known("VolumeBinding", 1, &[PreFilter, Filter, Reserve, PreBind, PreScore, Score]),
     known("VolumeZone", 0, &[PreFilter, Filter]),
     known("PodTopologySpread", 2, &[PreFilter, Filter, PreScore, Score]),
     known("InterPodAffinity", 2, &[PreFilter, Filter, PreScore, Score]),

@@ -1,15 +1,17 @@
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::PluginArgs;
 use crate::framework::{
-    Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Nomination, Plugin, PostFilter, PreFilter, QueueSort,
-    Refusal, Rejection, Trials,
+    Code, Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Nomination, Plugin, PostFilter, PreFilter,
+    QueueSort, Refusal, Rejection, Trials,
 };
 use crate::plugins;
 use crate::pod::PodInfo;
 use crate::snapshot::{Node, Snapshot};
+use crate::volumes::VolumePlan;
 
 pub(super) struct Entry {
     pub(super) plugin: Box<dyn Plugin>,
@@ -140,6 +142,11 @@ impl Framework {
         }
         let mut prepared = match self.prepare(cycle) {
             Ok(prepared) => prepared,
+            Err((plugins, rejection)) if rejection.code == Code::Error => {
+                let plugin = plugins.first().copied().unwrap_or_default();
+                let what = format!("PreFilter plugin {plugin:?}");
+                return Err(failed(&diagnosis, &what, &rejection.reasons));
+            }
             Err((plugins, rejection)) => {
                 diagnosis.pre_filter = Some(rejection.reasons.join(", "));
                 diagnosis.plugins = plugins;
@@ -150,6 +157,11 @@ impl Framework {
             return Ok(Selection::only(node));
         }
         let feasible = filter_nodes(&mut prepared, cycle, &mut diagnosis);
+        let error = diagnosis.refused.iter().find(|node| node.refusal.code == Code::Error);
+        if let Some(NodeRefusal { refusal, .. }) = error.cloned() {
+            let what = format!("{:?} filter plugin", refusal.plugin);
+            return Err(failed(&diagnosis, &what, &refusal.reasons));
+        }
         if feasible.is_empty() {
             diagnosis.plugins = diagnosis.refused.iter().map(|node| node.refusal.plugin).collect();
             diagnosis.plugins.extend(&prepared.restricting);
@@ -195,6 +207,12 @@ impl Framework {
             let verdict = plugin.pre_bind(Cycle { pod, snapshot }, node);
             verdict.map_err(|rejection| Refusal::new(plugin.name(), rejection))
         })
+    }
+
+    /// What must happen to claims and volumes before the pod can be bound to `node`, on which it fits.
+    pub fn volumes(&self, pod: &PodInfo, snapshot: &Snapshot, node: &Node) -> Option<VolumePlan> {
+        let cycle = Cycle { pod, snapshot };
+        self.entries.iter().find_map(|Entry { plugin, .. }| plugin.volumes(cycle, &node.info))
     }
 
     /// Is `event` a reason to try the cycle's pod again, which these plugins rejected? Without any, there were no
@@ -310,6 +328,9 @@ fn nominated<'a>(
 ) -> Option<&'a Arc<str>> {
     let node = cycle.snapshot.node(cycle.pod.nominated.as_ref()?)?;
     let Err(refusal) = prepared.judge(cycle, node) else { return Some(&node.info.name) };
+    if refusal.code == Code::Error {
+        return None;
+    }
     let Some(only) = &prepared.only else { return None };
     prepared.restricting.insert(refusal.plugin);
     // What is asked again below says so again.
@@ -337,6 +358,12 @@ fn filter_nodes<'a>(
         }
     }
     feasible
+}
+
+/// A plugin could not judge. What others said does not count.
+fn failed(diagnosis: &Diagnosis, plugin: &str, reasons: &[Cow<'static, str>]) -> Box<Diagnosis> {
+    let error = Some(format!("running {plugin}: {}", reasons.join(", ")));
+    Box::new(Diagnosis { node_count: diagnosis.node_count, error, ..Diagnosis::default() })
 }
 
 /// The nodes that plugins restricted the pod to have none in common.

@@ -35,6 +35,8 @@ pub struct NodeRefusal {
 pub struct Diagnosis {
     /// All nodes of the snapshot.
     pub node_count: usize,
+    /// Set if a plugin could not judge: the pod failed, rather than that it was refused.
+    pub error: Option<String>,
     /// Set if the answer was no before single nodes were looked at.
     pub pre_filter: Option<String>,
     /// Nodes that were asked.
@@ -66,6 +68,9 @@ pub enum Nomination {
 impl Diagnosis {
     /// The text for users: how many nodes said what, the same words as kube-scheduler's.
     pub fn message(&self) -> String {
+        if let Some(error) = &self.error {
+            return error.clone();
+        }
         if self.node_count == 0 {
             return "no nodes available to schedule pods".to_owned();
         }

@@ -4,6 +4,7 @@ use crate::node::NodeInfo;
 use crate::pod::{PodInfo, PodSpec};
 use crate::resources::ResourceList;
 use crate::snapshot::NodeChange;
+use crate::volumes::StorageEvent;
 
 /// Something happened that may make a refused pod schedulable.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub enum Event {
     },
     /// A namespace appeared, vanished, or has other labels.
     Namespace,
+    /// Claims, volumes, or what CSI drivers say.
+    Storage(StorageEvent),
 }
 
 impl Event {
@@ -47,6 +50,7 @@ impl Event {
             Self::PodGone(_) => "AssignedPodDelete",
             Self::Itself { change, .. } => change.label(true),
             Self::Namespace => "NamespaceUpdate",
+            Self::Storage(event) => event.label(),
         }
     }
 }

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use crate::framework::{
     Cycle, Diagnosis, Event, NodeFilter, NodeScore, Plugin, PostFilter, PreFilter, Rejection, Scope, Trials,
 };
+use crate::node::NodeInfo;
 use crate::snapshot::Node;
+use crate::volumes::VolumePlan;
 
 /// At which extension points a [`Part`] acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,6 +101,10 @@ impl Plugin for Part {
 
     fn pre_bind(&self, cycle: Cycle<'_>, node: &Node) -> Result<(), Rejection> {
         if self.acts.pre_bind { self.plugin.pre_bind(cycle, node) } else { Ok(()) }
+    }
+
+    fn volumes(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Option<VolumePlan> {
+        if self.acts.reserve && self.acts.pre_bind { self.plugin.volumes(cycle, node) } else { None }
     }
 
     fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {

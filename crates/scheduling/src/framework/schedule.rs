@@ -63,7 +63,7 @@ impl Framework {
         best.map(|(node, score)| Ranked { node: Arc::clone(&node.info.name), score })
     }
 
-    /// None if a plugin rejects the pod whatever the node.
+    /// None if a plugin rejects the pod whatever the node, or may be unable to judge one.
     fn panel<'a>(&'a self, cycle: Cycle<'a>) -> Option<Panel<'a>> {
         let judges = Judges { filters: Vec::new(), scorers: Vec::new() };
         let mut panel = Panel {
@@ -84,6 +84,9 @@ impl Framework {
                     Some(filter)
                 }
             };
+            if filter.as_ref().is_some_and(|filter| filter.may_fail()) {
+                return None;
+            }
             match entry.plugin.scope() {
                 Scope::Node => {
                     panel.judges.filters.extend(filter);

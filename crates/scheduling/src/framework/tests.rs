@@ -74,8 +74,8 @@ fn without_nodes_the_message_says_so() {
 
 #[test]
 fn a_pod_that_is_not_supported_is_refused_as_a_whole() {
-    let spec = json!({"volumes": [{"name": "v", "ephemeral": {}}]});
-    let message = "0/3 nodes are available: ephemeral volumes are not supported yet (volume \"v\").";
+    let spec = json!({"resourceClaims": [{"name": "gpu"}]});
+    let message = "0/3 nodes are available: resource claims are not supported yet (claim \"gpu\").";
     check(spec, &three(), message, &["Supported"]);
 }
 

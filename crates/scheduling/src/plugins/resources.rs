@@ -179,7 +179,7 @@ fn share(part: i64, whole: i64) -> i64 {
 }
 
 /// The mean, halves rounded up; neither is negative.
-fn rounded(sum: i64, weights: i64) -> i64 {
+pub(super) fn rounded(sum: i64, weights: i64) -> i64 {
     (2 * sum + weights) / (2 * weights)
 }
 
@@ -189,6 +189,11 @@ const MAX_SHAPE_SCORE: i64 = 10;
 /// The score of a utilisation by a broken line, `0..=MAX_SCORE`.
 fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
     let utilization = if requested > allocatable { 100 } else { share(requested, allocatable) };
+    height_at(shape, utilization)
+}
+
+/// The score that a broken line gives to a utilisation in percent.
+pub(super) fn height_at(shape: &[ShapePoint], utilization: i64) -> i64 {
     let height = |point: &ShapePoint| point.score * (MAX_SCORE / MAX_SHAPE_SCORE);
     let next = shape.iter().position(|point| utilization <= point.utilization);
     match next.map(|next| (next.checked_sub(1).and_then(|last| shape.get(last)), shape.get(next))) {
@@ -244,7 +249,11 @@ impl Plugin for NodeResourcesFit {
                     |old: &NodeInfo| node.max_pods > old.max_pods || grows(request, &old.room, &node.room);
                 fits && old.as_ref().is_none_or(|old| grown(old))
             }
-            Event::Node { .. } | Event::NodeGone(_) | Event::PodPlaced(_) | Event::Namespace => false,
+            Event::Node { .. }
+            | Event::NodeGone(_)
+            | Event::PodPlaced(_)
+            | Event::Namespace
+            | Event::Storage(_) => false,
         }
     }
 }

@@ -123,9 +123,9 @@ fn a_node_takes_no_more_pods_than_it_says() {
 }
 
 #[test]
-fn a_pod_with_a_claim_is_refused_in_words() {
-    let spec = json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]});
-    let reason = "PersistentVolumeClaims are not supported yet (volume \"data\")";
+fn a_pod_with_a_resource_claim_is_refused_in_words() {
+    let spec = json!({"resourceClaims": [{"name": "gpu"}]});
+    let reason = "resource claims are not supported yet (claim \"gpu\")";
     check(spec, &one(node("n1", json!({}), json!({})), &[]), Err(("Supported", UU, reason)));
 }
 

@@ -2,6 +2,7 @@ use std::collections::{BTreeSet, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
 
 use crate::field::{Field, FieldError};
+use crate::pod::PodVolume;
 use crate::pod::requests::Requests;
 use crate::resources::{ResourceList, Resources};
 use crate::selector::{LabelSelector, Labels, NodeTerm};
@@ -228,6 +229,8 @@ pub struct PodSpec {
     pub features: BTreeSet<&'static str>,
     /// Images of its containers and image volumes, each with a tag or digest.
     pub images: Vec<String>,
+    /// Volumes that scheduling looks at, in the manifest's order.
+    pub volumes: Vec<PodVolume>,
     /// What the pod needs and this release cannot give, each as a sentence for the user.
     pub unsupported: Vec<String>,
     pub(crate) requests: Requests,
@@ -268,6 +271,7 @@ impl PodSpec {
             anti_affinity: PodAffinity::parse(&affinity.get("podAntiAffinity"), namespace, &labels)?,
             features: features(&spec)?,
             images: images(&spec)?,
+            volumes: PodVolume::parse_all(&spec)?,
             unsupported: unsupported(&spec)?,
             requests: Requests::parse(pod)?,
             controller: controller(pod)?,
@@ -367,23 +371,7 @@ fn container_ports(container: &Field<'_>) -> Result<Vec<HostPort>, FieldError> {
 
 /// What this release would get wrong if it went ahead.
 fn unsupported(spec: &Field<'_>) -> Result<Vec<String>, FieldError> {
-    const VOLUMES: [(&str, &str); 6] = [
-        ("persistentVolumeClaim", "PersistentVolumeClaims"),
-        ("ephemeral", "ephemeral volumes"),
-        ("gcePersistentDisk", "GCE persistent disks"),
-        ("awsElasticBlockStore", "AWS EBS volumes"),
-        ("iscsi", "iSCSI volumes"),
-        ("rbd", "RBD volumes"),
-    ];
     let mut found = Vec::new();
-    for volume in spec.get("volumes").items()? {
-        for (key, plural) in VOLUMES {
-            if volume.get(key).present() {
-                let name = volume.get("name").text()?.unwrap_or_default();
-                found.push(format!("{plural} are not supported yet (volume {name:?})"));
-            }
-        }
-    }
     if let Some(claim) = spec.get("resourceClaims").items()?.first() {
         let name = claim.get("name").text()?.unwrap_or_default();
         found.push(format!("resource claims are not supported yet (claim {name:?})"));

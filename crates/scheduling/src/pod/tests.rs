@@ -116,13 +116,9 @@ fn what_is_not_supported_yet_is_said_in_words() {
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "tmp", "emptyDir": {}}],
         "resourceClaims": [{"name": "gpu"}],
     }));
-    assert_eq!(
-        pod.spec.unsupported,
-        [
-            "PersistentVolumeClaims are not supported yet (volume \"data\")",
-            "resource claims are not supported yet (claim \"gpu\")",
-        ]
-    );
+    assert_eq!(pod.spec.unsupported, ["resource claims are not supported yet (claim \"gpu\")"]);
+    let refusals = pod.spec.storage_refusals();
+    assert_eq!(refusals, ["PersistentVolumeClaims are not supported yet (volume \"data\")"]);
 }
 
 #[test]
