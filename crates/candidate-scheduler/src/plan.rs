@@ -385,9 +385,25 @@ impl Model {
 
     /// The best node for one pod, one of `avoided` only if no other fits.
     fn choose(&self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Box<Diagnosis>> {
+        if let Some(diagnosis) = self.refuse_storage(pod) {
+            return Err(Box::new(diagnosis));
+        }
         let selection = Judge::new(&self.profiles, &self.snapshot).evaluate(pod)?;
         let mut ranked = selection.ranked.into_iter().map(|ranked| ranked.node);
         Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
+    }
+
+    /// Claims are not watched here, so a pod that has some is placed nowhere, rather than wrongly.
+    fn refuse_storage(&self, pod: &PodInfo) -> Option<Diagnosis> {
+        let refusals = pod.spec.storage_refusals();
+        if refusals.is_empty() {
+            return None;
+        }
+        let mut diagnosis = Diagnosis::default();
+        diagnosis.node_count = self.snapshot.node_count();
+        diagnosis.pre_filter = Some(refusals.join(", "));
+        diagnosis.plugins = BTreeSet::from(["Supported"]);
+        Some(diagnosis)
     }
 
     /// Moves what waits for such an event.

@@ -130,8 +130,10 @@ fn hold(pod: &Pod, info: &PodInfo, unreadable: Option<String>) -> Hold {
     if let Some(reason) = unreadable {
         return Hold::Because(reason);
     }
-    if !info.spec.unsupported.is_empty() {
-        return Hold::Because(info.spec.unsupported.join(", "));
+    let mut unsupported = info.spec.storage_refusals();
+    unsupported.extend_from_slice(&info.spec.unsupported);
+    if !unsupported.is_empty() {
+        return Hold::Because(unsupported.join(", "));
     }
     if pod.annotation(keys::NO_RESERVATION).is_some() {
         return Hold::Because(format!("annotation {} is not supported yet", keys::NO_RESERVATION));

@@ -7,13 +7,17 @@ use scheduling::{Classes, Framework, Labels, NodeInfo, PodInfo, Snapshot};
 use std::sync::Arc;
 
 /// What is left out: room is ranked by [`crate::machine`] and judged by targets, ports are a matter of real
-/// nodes, gates and what is not supported are known before anybody is ranked.
-const NOT_BETWEEN_CLUSTERS: [&str; 6] = [
+/// nodes, claims are those of targets, gates and what is not supported are known before anybody is ranked.
+const NOT_BETWEEN_CLUSTERS: [&str; 10] = [
     "SchedulingGates",
     "Supported",
     "NodePorts",
     "NodeResourcesFit",
     "NodeResourcesBalancedAllocation",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
     "DefaultPreemption",
 ];
 

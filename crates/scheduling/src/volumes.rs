@@ -8,7 +8,7 @@ mod event;
 mod migration;
 mod storage;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod volume;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
