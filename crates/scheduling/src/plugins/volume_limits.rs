@@ -82,6 +82,21 @@ impl Drivers<'_> {
         Ok(found.filter(|(driver, handle)| !driver.is_empty() && !handle.is_empty()))
     }
 
+    /// True if the volumes of a pod cannot be counted on some node.
+    fn fail_on(&self, pod: &PodInfo) -> bool {
+        pod.spec.volumes.iter().any(|volume| match volume {
+            PodVolume::Claim { claim, .. } => claim.is_empty(),
+            PodVolume::Ephemeral { .. } => {
+                let claim = volume.claim_name(pod).and_then(|name| self.volumes.claim(&pod.namespace, &name));
+                claim.is_some_and(|claim| claim.check_owner(pod).is_err())
+            }
+            PodVolume::Disk { disk, .. } => {
+                disk.migrated().is_some_and(|(plugin, handle)| plugin.counts() && handle.is_err())
+            }
+            PodVolume::Csi { .. } => false,
+        })
+    }
+
     /// The volume that will be made for a claim, under a name that no driver gives.
     fn of_class(&self, claim: &Claim, moved: bool) -> Option<(String, String)> {
         let class = self.volumes.class(&claim.class).filter(|_| !claim.class.is_empty())?;
@@ -216,10 +231,7 @@ impl Plugin for NodeVolumeLimits {
             return PreFilter::Skip;
         }
         let drivers = Drivers { volumes: snapshot.volumes() };
-        let placed = || snapshot.pods().map(|(_, pod)| &**pod).filter(|pod| !pod.spec.volumes.is_empty());
-        let broken = std::iter::once(pod)
-            .chain(placed())
-            .any(|pod| matches!(drivers.volumes_of(pod, true, false), Err(Problem::Broken(_))));
+        let broken = drivers.fail_on(pod) || snapshot.pods().any(|(_, pod)| drivers.fail_on(pod));
         PreFilter::Filter(Box::new(Limits { drivers, pod, broken }))
     }
 

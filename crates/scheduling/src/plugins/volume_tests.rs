@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::{ShapePoint, VolumeArgs};
 use crate::framework::{Code, Cycle, Event, Framework, PreFilter};
 use crate::pod::PodInfo;
 use crate::snapshot::{Node, NodeChange, Snapshot};
@@ -382,6 +383,13 @@ fn check_scores(snapshot: &Snapshot, plugin: &VolumeBinding, claims: &[&str], wa
     assert_eq!(scores, want);
 }
 
+/// Points `(utilisation in percent, score up to 10)`.
+fn shaped(points: &[(i64, i64)]) -> VolumeBinding {
+    let point = |&(utilization, score): &(i64, i64)| ShapePoint { utilization, score };
+    let shape = points.iter().map(point).collect();
+    VolumeBinding::new(VolumeArgs { shape, ..VolumeArgs::default() })
+}
+
 #[test]
 fn the_node_with_more_storage_left_scores_higher() {
     let small = capacity("y", "b", json!({"capacity": "20Gi"}));
@@ -389,9 +397,9 @@ fn the_node_with_more_storage_left_scores_higher() {
     let usual = VolumeBinding::default();
     check_scores(&snapshot, &usual, &["c"], &[50, 75]);
     check_scores(&snapshot, &usual, &["c", "d"], &[0, 50]);
-    let packing = VolumeBinding::with_shape(vec![(0, 0), (100, 100)]);
+    let packing = shaped(&[(0, 0), (100, 10)]);
     check_scores(&snapshot, &packing, &["c"], &[50, 25]);
-    let steps = VolumeBinding::with_shape(vec![(30, 20), (50, 100), (70, 40)]);
+    let steps = shaped(&[(30, 2), (50, 10), (70, 4)]);
     check_scores(&snapshot, &steps, &["c"], &[100, 20]);
 }
 
