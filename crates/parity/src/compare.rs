@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::answer::{Answer, Verdict};
+use crate::answer::{Answer, Preemption, Verdict};
 
 /// Plugin that refuses what this project cannot schedule.
 const SUPPORTED: &str = "Supported";
 
 /// Says in one line each where the project's answer differs from upstream's; empty if nowhere.
 #[must_use]
-pub fn differences(pod: &Value, ours: &Answer, upstream: &Answer) -> Vec<String> {
+pub fn differences(document: &Value, pod: &Value, ours: &Answer, upstream: &Answer) -> Vec<String> {
     let mut found = Vec::new();
     if ours.pod != upstream.pod {
         found.push(format!("answered about {}, upstream about {}", ours.pod, upstream.pod));
@@ -46,38 +46,52 @@ pub fn differences(pod: &Value, ours: &Answer, upstream: &Answer) -> Vec<String>
         }
     }
     found.extend(nodes(ours, upstream));
-    found.extend(preemption(ours, upstream));
+    found.extend(preemption(document, ours, upstream));
     found
 }
 
-/// Upstream's text. It names the node on which room is made, and where there is nothing to choose that is any of
-/// several.
+/// Upstream's text, apart from what is chance or a defect in it.
 fn message(ours: &Answer, upstream: &Answer) -> String {
-    let nominated = |answer: &Answer| answer.preemption.as_ref().map(|made| made.nominated.clone());
-    let (Some(our), Some(their)) = (nominated(ours), nominated(upstream)) else {
+    let (Some(our), Some(their)) = (&ours.preemption, &upstream.preemption) else {
         return upstream.message.clone();
     };
-    let count = |answer: &Answer, node: &str| {
-        let made = answer.preemption.iter().flat_map(|made| &made.candidates);
-        made.filter(|candidate| candidate.node == node).map(|candidate| candidate.victims.len()).next()
-    };
-    let text = |node: &str, victims: Option<usize>| {
-        format!("on node {node}, preempting {} victims", victims.unwrap_or_default())
-    };
-    upstream.message.replace(&text(&their, count(upstream, &their)), &text(&our, count(upstream, &our)))
+    let words = |text: String| upstream.message.replace(&placement(their, their), &text);
+    match &upstream.pre_filter {
+        Some(_) => with_preemption(&upstream.message),
+        None => words(placement(our, their)),
+    }
 }
 
-/// From this many nodes on, upstream looks at some of them only when it makes room, and begins at a random one.
+/// The part of the text that names the node on which room is made. Where there is nothing to choose, that is any of
+/// several.
+fn placement(chosen: &Preemption, known: &Preemption) -> String {
+    let node = &chosen.nominated;
+    let victims = known.candidates.iter().find(|candidate| candidate.node == *node);
+    let count = victims.map_or(0, |candidate| candidate.victims.len());
+    format!("on node {node}, preempting {count} victims")
+}
+
+/// Upstream's PostFilter of `DynamicResources` fails with "not found" when another plugin's PreFilter refuses the pod
+/// before its own has run; the sentence of `DefaultPreemption`, which is asked next, is then missing.
+fn with_preemption(message: &str) -> String {
+    let Some(start) = message.strip_suffix(" not found") else { return message.to_owned() };
+    let nodes = start.strip_prefix("0/").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let no_help = "Preemption is not helpful for scheduling";
+    format!("{start} preemption: 0/{nodes} nodes are available: {nodes} {no_help}.")
+}
+
+/// From this many nodes on, upstream looks at some of them only when it makes room, and begins at a random one. Our
+/// configurations say that it has to look at all.
 const SOME_NODES: usize = 100;
 
-fn preemption(ours: &Answer, upstream: &Answer) -> Option<String> {
+fn preemption(document: &Value, ours: &Answer, upstream: &Answer) -> Option<String> {
     let (our, their) = match (&ours.preemption, &upstream.preemption) {
         (None, None) => return None,
         (Some(our), Some(their)) => (our, their),
         _ => return Some("room was made on one side only".to_owned()),
     };
     let nodes: usize = upstream.refused.iter().map(|group| group.nodes.len()).sum();
-    let right = if nodes > SOME_NODES {
+    let right = if nodes > SOME_NODES && document.get("config").is_none() {
         our.candidates.iter().all(|candidate| their.candidates.contains(candidate))
             && our.nominated.is_empty() == their.nominated.is_empty()
     } else {

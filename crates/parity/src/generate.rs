@@ -93,7 +93,8 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
     if parts.profiles && number % 3 == 1 {
         document.insert("config".to_owned(), config::configuration(random));
     }
-    if parts.preemption && number.is_multiple_of(2) {
+    // Configurations turn no plugin of this kind off.
+    if parts.preemption && (number.is_multiple_of(2) || document.contains_key("config")) {
         document.insert("preempt".to_owned(), json!(true));
     }
     let nodes: Vec<_> = (0..theme.nodes).map(|index| node::node(random, &theme, index)).collect();

@@ -47,7 +47,7 @@ struct Args {
 
 /// What the comparison covers.
 const PARTS: Parts =
-    Parts { volumes: false, nominated: true, services: true, profiles: false, preemption: true };
+    Parts { volumes: false, nominated: true, services: true, profiles: true, preemption: true };
 
 const EVERYTHING: Parts =
     Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true };

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use scheduling::config::Config;
 use scheduling::{
     Budget, Code, Diagnosis, FieldError, Framework, Judge, NodeInfo, NodeRefusal, Nomination, Owner,
     OwnerKind, PodInfo, Profiles, Selection, Snapshot,
@@ -24,7 +25,7 @@ pub(crate) fn list<'a>(document: &'a Value, name: &str) -> &'a [Value] {
 pub fn answers(document: &Value) -> Result<Vec<Answer>> {
     let flag = |name: &str| document[name].as_bool().unwrap_or_default();
     let (sequence, preempt) = (flag("sequence"), flag("preempt"));
-    let profiles = profiles(preempt);
+    let profiles = profiles(document, preempt)?;
     let mut snapshot = snapshot(document)?;
     let mut pods = read(document, "pending", PodInfo::parse)?;
     if sequence {
@@ -44,9 +45,14 @@ pub fn answers(document: &Value) -> Result<Vec<Answer>> {
     Ok(answers)
 }
 
-fn profiles(preempt: bool) -> Profiles {
-    let left_out: &[&str] = if preempt { &[] } else { &["DefaultPreemption"] };
-    Profiles::from(Framework::builder().without(left_out).build())
+fn profiles(document: &Value, preempt: bool) -> Result<Profiles> {
+    match document.get("config") {
+        Some(config) => Ok(Config::parse(config).context("cannot read the configuration")?.frameworks()),
+        None => {
+            let left_out: &[&str] = if preempt { &[] } else { &["DefaultPreemption"] };
+            Ok(Profiles::from(Framework::builder().without(left_out).build()))
+        }
+    }
 }
 
 /// Reads the objects of one of a document's lists.

@@ -190,7 +190,7 @@ pub fn compare(document: &Value, upstream: &[Answer]) -> Result<Vec<(String, Vec
             let namespace = metadata["namespace"].as_str().unwrap_or("default");
             format!("{namespace}/{}", metadata["name"].as_str().unwrap_or_default()) == upstream.pod
         });
-        let differences = differences(pod.unwrap_or(&Value::Null), ours, upstream);
+        let differences = differences(document, pod.unwrap_or(&Value::Null), ours, upstream);
         if !differences.is_empty() {
             failures.push((upstream.pod.clone(), differences));
             if sequence {

@@ -19,14 +19,18 @@ pub(super) fn configuration(random: &mut Random) -> Value {
 }
 
 fn profile(random: &mut Random, name: &str) -> Value {
-    let mut profile = json!({"schedulerName": name});
+    // Every node that could be emptied is looked at, in clusters of all sizes.
+    let preemption = json!({"minCandidateNodesPercentage": 100, "minCandidateNodesAbsolute": 100});
+    let preemption = arguments("DefaultPreemption", preemption);
+    let mut profile = json!({"schedulerName": name, "pluginConfig": [preemption]});
     if name == "default-scheduler" {
         return profile;
     }
-    let arguments: Vec<_> = [fit, balanced, spread, company, node_affinity]
+    let mut arguments: Vec<_> = [fit, balanced, spread, company, node_affinity]
         .into_iter()
         .filter_map(|arguments| if random.chance(60) { Some(arguments(random)) } else { None })
         .collect();
+    arguments.push(preemption);
     profile["pluginConfig"] = json!(arguments);
     if name == "other" {
         profile["plugins"] = plugins(random);
