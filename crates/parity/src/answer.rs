@@ -52,8 +52,10 @@ pub enum Verdict {
     Unschedulable,
     /// It may not enter the queue.
     Gated,
-    /// No decision.
+    /// A plugin cannot judge.
     Error,
+    /// No answer: something is wrong with the document or the referee.
+    Broken,
 }
 
 /// A scheduler's whole answer about one pod.
@@ -96,6 +98,9 @@ pub struct Answer {
     /// Where the pod was assumed, in a sequence.
     #[serde(default)]
     pub node: String,
+    /// What is written to claims and volumes before the pod is bound there, sorted.
+    #[serde(default)]
+    pub writes: Vec<String>,
     /// Present if room was to be made and the pod fits nowhere.
     #[serde(default)]
     pub preemption: Option<Preemption>,
@@ -135,6 +140,7 @@ impl Answer {
             decisive: Vec::new(),
             skipped: Vec::new(),
             node: String::new(),
+            writes: Vec::new(),
             preemption: None,
         }
     }

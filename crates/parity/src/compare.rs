@@ -17,7 +17,8 @@ pub fn differences(document: &Value, pod: &Value, ours: &Answer, upstream: &Answ
         found.push(format!("answered about {}, upstream about {}", ours.pod, upstream.pod));
         return found;
     }
-    if needs_refusal(pod) && ours.verdict != Verdict::Gated {
+    let some_nodes = document["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty());
+    if needs_refusal(pod) && ours.verdict != Verdict::Gated && some_nodes {
         if ours.pre_filter.as_ref().is_none_or(|no| no.plugin != SUPPORTED) {
             found.push("needs a resource claim and was not refused for it".to_owned());
         }
@@ -57,7 +58,7 @@ fn message(ours: &Answer, upstream: &Answer) -> String {
     };
     let words = |text: String| upstream.message.replace(&placement(their, their), &text);
     match &upstream.pre_filter {
-        Some(_) => with_preemption(&upstream.message),
+        Some(_) => with_preemption(&ours.message, &upstream.message),
         None => words(placement(our, their)),
     }
 }
@@ -72,12 +73,12 @@ fn placement(chosen: &Preemption, known: &Preemption) -> String {
 }
 
 /// Upstream's PostFilter of `DynamicResources` fails with "not found" when another plugin's PreFilter refuses the pod
-/// before its own has run; the sentence of `DefaultPreemption`, which is asked next, is then missing.
-fn with_preemption(message: &str) -> String {
-    let Some(start) = message.strip_suffix(" not found") else { return message.to_owned() };
-    let nodes = start.strip_prefix("0/").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
-    let no_help = "Preemption is not helpful for scheduling";
-    format!("{start} preemption: 0/{nodes} nodes are available: {nodes} {no_help}.")
+/// before its own has run; what `DefaultPreemption` would say, which is asked next, is then missing.
+fn with_preemption(ours: &str, upstream: &str) -> String {
+    let start = upstream.strip_suffix(" not found").filter(|start| start.ends_with('.'));
+    let said =
+        start.and_then(|start| ours.strip_prefix(start)).is_some_and(|end| end.starts_with(" preemption: "));
+    if said { ours.to_owned() } else { upstream.to_owned() }
 }
 
 /// From this many nodes on, upstream looks at some of them only when it makes room, and begins at a random one. Our
@@ -100,6 +101,12 @@ fn preemption(document: &Value, ours: &Answer, upstream: &Answer) -> Option<Stri
             && (our.nominated == their.nominated || their.best.contains(&our.nominated))
     };
     (!right).then(|| format!("room is made by {our:?}; upstream: {their:?}"))
+}
+
+/// What a difference is about: its first word.
+#[must_use]
+pub fn subject(difference: &str) -> &str {
+    difference.split([':', ' ']).next().unwrap_or_default()
 }
 
 /// Pods that this project must not schedule by itself.

@@ -105,7 +105,11 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
     let make = pod::Make {
         theme: &theme,
         claims: claims.as_ref(),
-        profiles: document.contains_key("config"),
+        profiles: document.contains_key("config").then(|| match theme.sequence {
+            // Upstream's profiles do not tell each other what they assume of volumes.
+            true => vec![random.pick(&config::PROFILES)],
+            false => config::PROFILES.to_vec(),
+        }),
         owners: parts.services && random.chance(70),
     };
     let pods: Vec<_> = (0..theme.pods).map(|index| make.placed(random, index)).collect();

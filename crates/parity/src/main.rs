@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use e2e::binaries::Binaries;
+use parity::compare::subject;
 use parity::generate::{Parts, document};
 use parity::referee::Referee;
 use parity::run::{Failure, Outcome, Plan, Progress, compare, run};
@@ -47,7 +48,7 @@ struct Args {
 
 /// What the comparison covers.
 const PARTS: Parts =
-    Parts { volumes: false, nominated: true, services: true, profiles: true, preemption: true };
+    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true };
 
 const EVERYTHING: Parts =
     Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true };
@@ -140,16 +141,18 @@ fn report(plan: &Plan, outcome: &Outcome) -> Result<bool> {
 fn shrunk(plan: &Plan, failure: &Failure) -> Result<()> {
     let mut referee = Referee::start(&plan.referee, &[])?;
     let mut input = referee.input().context("the referee's input is taken")?;
+    let subjects: Vec<_> = failure.differences.iter().map(|difference| subject(difference)).collect();
     let mut last = Vec::new();
     let mut differs = |smaller: &Value| {
         let Ok(()) = input.send(smaller) else { return false };
         let Ok(upstream) = referee.answers(smaller) else { return false };
         let found = compare(smaller, &upstream).unwrap_or_default();
-        if found.is_empty() {
-            return false;
+        let mut differences = found.iter().flat_map(|(_, differences)| differences);
+        let same = differences.any(|difference| subjects.contains(&subject(difference)));
+        if same {
+            last = found;
         }
-        last = found;
-        true
+        same
     };
     let document = shrink(document(plan.seed, failure.document, plan.parts), SHRINK_TRIES, &mut differs);
     println!("the smallest document found that differs:\n{document}");

@@ -3,11 +3,14 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use scheduling::config::Config;
+use scheduling::volumes::{
+    Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass, VolumeAttachment,
+};
 use scheduling::{
     Budget, Code, Diagnosis, FieldError, Framework, Judge, NodeInfo, NodeRefusal, Nomination, Owner,
-    OwnerKind, PodInfo, Profiles, Selection, Snapshot,
+    OwnerKind, PodInfo, Profiles, Selection, Snapshot, VolumeWrite,
 };
 use serde_json::Value;
 
@@ -38,11 +41,40 @@ pub fn answers(document: &Value) -> Result<Vec<Answer>> {
         if sequence && let Some(best) = answer.best.first().filter(|_| answer.verdict == Verdict::Schedulable)
         {
             answer.node.clone_from(best);
-            snapshot.assume(Arc::new(pod), &Arc::from(best.as_str()));
+            assume(&profiles, &mut snapshot, pod, &mut answer)?;
         }
         answers.push(answer.sorted());
     }
     Ok(answers)
+}
+
+/// Counts on the pod being where its answer says, and on what its claims need for that being written.
+fn assume(profiles: &Profiles, snapshot: &mut Snapshot, pod: PodInfo, answer: &mut Answer) -> Result<()> {
+    let node = snapshot.node(&answer.node).context("the chosen node does not exist")?;
+    let name = Arc::clone(&node.info.name);
+    if let Some(plan) = profiles.of(&pod).volumes(&pod, snapshot, node) {
+        answer.writes = plan.writes().iter().map(write).collect();
+        answer.writes.sort_unstable();
+        ensure!(snapshot.volumes_mut().assume(&plan), "the volumes of {} changed meanwhile", answer.pod);
+    }
+    snapshot.assume(Arc::new(pod), &name);
+    Ok(())
+}
+
+/// Volume and claim, or claim and node, of one write.
+fn write(write: &VolumeWrite) -> String {
+    match write {
+        VolumeWrite::Volume { name, patch } => {
+            let claim = &patch["spec"]["claimRef"];
+            let text = |key: &str| claim[key].as_str().unwrap_or_default();
+            format!("volume {name} to {}/{}", text("namespace"), text("name"))
+        }
+        VolumeWrite::Claim { namespace, name, patch } => {
+            let annotations = &patch["metadata"]["annotations"];
+            let node = annotations["volume.kubernetes.io/selected-node"].as_str().unwrap_or_default();
+            format!("claim {namespace}/{name} for {node}")
+        }
+    }
 }
 
 fn profiles(document: &Value, preempt: bool) -> Result<Profiles> {
@@ -81,6 +113,7 @@ fn snapshot(document: &Value) -> Result<Snapshot> {
             snapshot.owners.set(owner);
         }
     }
+    storage(document, &mut snapshot)?;
     for budget in read(document, "podDisruptionBudgets", Budget::parse)? {
         snapshot.budgets_mut().set(budget);
     }
@@ -95,6 +128,32 @@ fn snapshot(document: &Value) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
+fn storage(document: &Value, snapshot: &mut Snapshot) -> Result<()> {
+    let volumes = snapshot.volumes_mut();
+    for claim in read(document, "persistentVolumeClaims", Claim::parse)? {
+        volumes.set_claim(claim);
+    }
+    for volume in read(document, "persistentVolumes", PersistentVolume::parse)? {
+        volumes.set_volume(volume);
+    }
+    for class in read(document, "storageClasses", StorageClass::parse)? {
+        volumes.set_class(class);
+    }
+    for node in read(document, "csiNodes", CsiNode::parse)? {
+        volumes.set_csi_node(node);
+    }
+    for driver in read(document, "csiDrivers", CsiDriver::parse)? {
+        volumes.set_csi_driver(driver);
+    }
+    for capacity in read(document, "csiStorageCapacities", StorageCapacity::parse)? {
+        volumes.set_capacity(capacity);
+    }
+    for attachment in read(document, "volumeAttachments", VolumeAttachment::parse)? {
+        volumes.set_attachment(attachment);
+    }
+    Ok(())
+}
+
 fn answer(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> Answer {
     if let Err(no) = judge.pre_enqueue(pod) {
         let mut answer = Answer::new(Verdict::Gated);
@@ -104,6 +163,11 @@ fn answer(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> Answer {
     }
     match judge.evaluate(pod) {
         Ok(selection) => selected(&selection),
+        Err(diagnosis) if diagnosis.error.is_some() => {
+            let mut answer = Answer::new(Verdict::Error);
+            answer.message = diagnosis.message();
+            answer
+        }
         Err(diagnosis) => {
             let mut answer = refused(&diagnosis);
             // Without nodes there is nothing to preempt on.
@@ -175,6 +239,7 @@ fn refusal(no: &scheduling::Refusal) -> Refusal {
     let code = match no.code {
         Code::Unschedulable => "Unschedulable",
         Code::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
+        Code::Error => "Error",
     };
     Refusal {
         plugin: no.plugin.to_owned(),

@@ -65,7 +65,7 @@ impl Referee {
     /// Reads the answers about a document that was sent, one a pending pod.
     ///
     /// # Errors
-    /// When the referee ends, or could not read the document or decide about a pod.
+    /// When the referee ends, cannot read the document, or disagrees with itself.
     pub fn answers(&mut self, document: &Value) -> Result<Vec<Answer>> {
         let mut answers = Vec::new();
         let mut failure = None;
@@ -77,7 +77,7 @@ impl Referee {
             })?;
             // One line alone if it is about the whole document.
             let whole = answer.pod.is_empty();
-            if answer.verdict == Verdict::Error && failure.is_none() {
+            if answer.verdict == Verdict::Broken && failure.is_none() {
                 failure = Some(format!("document {} {}: {}", answer.document, answer.pod, answer.message));
             }
             answers.push(answer.sorted());

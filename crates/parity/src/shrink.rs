@@ -5,6 +5,9 @@ use serde_json::Value;
 /// A way to a value inside a document: keys of objects and indexes of lists.
 type Way = Vec<Step>;
 
+/// Fields that an API server fills in where they are missing.
+const KEPT: [&str; 1] = ["allocatable"];
+
 #[derive(Debug, Clone)]
 enum Step {
     Key(String),
@@ -97,7 +100,8 @@ fn collect(value: &Value, way: &mut Way, ways: &mut Vec<Way>) {
     for (step, inner) in steps {
         way.push(step);
         // Whole objects are left to the other half of the work.
-        if way.len() > 2 {
+        let kept = matches!(way.last(), Some(Step::Key(key)) if KEPT.contains(&key.as_str()));
+        if way.len() > 2 && !kept {
             ways.push(way.clone());
         }
         collect(inner, way, ways);

@@ -18,6 +18,8 @@ const (
 	unschedulable = "unschedulable"
 	gated         = "gated"
 	failed        = "error"
+	// broken is no verdict of the scheduler: the document, the referee or a plugin is wrong.
+	broken = "broken"
 )
 
 // Refusal is a plugin's no.
@@ -37,7 +39,7 @@ type Refused struct {
 type Answer struct {
 	Document string `json:"document"`
 	Pod      string `json:"pod"`
-	// Verdict is schedulable, unschedulable, gated or error.
+	// Verdict is schedulable, unschedulable, gated, error (a plugin cannot judge) or broken.
 	Verdict string `json:"verdict"`
 	// Message is the text of the FailedScheduling event, or the error.
 	Message string `json:"message,omitempty"`
@@ -90,12 +92,12 @@ func (w *world) judge(pod *corev1.Pod) (answer *Answer, c *cycle) {
 	answer = &Answer{Pod: pod.Namespace + "/" + pod.Name}
 	defer func() {
 		if reason := recover(); reason != nil {
-			answer.fail(fmt.Errorf("panic: %v", reason))
+			answer.fail(broken, fmt.Errorf("panic: %v", reason))
 		}
 	}()
 	profile, known := w.scheduler.Profiles[pod.Spec.SchedulerName]
 	if !known {
-		answer.fail(fmt.Errorf("no profile has the name %q", pod.Spec.SchedulerName))
+		answer.fail(broken, fmt.Errorf("no profile has the name %q", pod.Spec.SchedulerName))
 		return answer, nil
 	}
 	for _, plugin := range profile.PreEnqueuePlugins() {
@@ -110,17 +112,17 @@ func (w *world) judge(pod *corev1.Pod) (answer *Answer, c *cycle) {
 	c = &cycle{world: w, profile: profile, state: framework.NewCycleState(), pod: pod, refused: map[string]Refusal{}, answer: answer}
 	c.diagnosis.NodeToStatus = framework.NewDefaultNodeToStatus()
 	if err := c.run(); err != nil {
-		answer.fail(err)
+		answer.fail(failed, err)
 	} else if w.options.check {
 		if err := c.check(); err != nil {
-			answer.fail(err)
+			answer.fail(broken, err)
 		}
 	}
 	return answer, c
 }
 
-func (a *Answer) fail(err error) {
-	a.Verdict, a.Message = failed, err.Error()
+func (a *Answer) fail(verdict string, err error) {
+	*a = Answer{Document: a.Document, Pod: a.Pod, Verdict: verdict, Message: err.Error()}
 }
 
 func (c *cycle) run() error {

@@ -31,7 +31,7 @@ type options struct {
 	bench    benchOptions
 }
 
-// Main runs the program and returns its exit code: 1 if an answer is an error, 2 for wrong use.
+// Main runs the program and returns its exit code: 1 if an answer is broken, 2 for wrong use.
 func Main() int {
 	var opts options
 	flags := flag.NewFlagSet("referee", flag.ContinueOnError)
@@ -89,7 +89,7 @@ func (r *referee) serve(in io.Reader, out io.Writer) int {
 		line, readErr := lines.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			for _, answer := range r.answer(line) {
-				if answer.Verdict == failed {
+				if answer.Verdict == broken {
 					code = 1
 				}
 				if err := encoder.Encode(answer); err != nil {
@@ -117,12 +117,12 @@ func (r *referee) serve(in io.Reader, out io.Writer) int {
 func (r *referee) answer(line []byte) []*Answer {
 	doc, err := parse(line)
 	if err != nil {
-		return []*Answer{{Document: nameOf(line), Verdict: failed, Message: err.Error()}}
+		return []*Answer{{Document: nameOf(line), Verdict: broken, Message: err.Error()}}
 	}
 	doc.Sequence = doc.Sequence || r.options.sequence
 	w, err := r.world(doc)
 	if err != nil {
-		return []*Answer{{Document: doc.Name, Verdict: failed, Message: err.Error()}}
+		return []*Answer{{Document: doc.Name, Verdict: broken, Message: err.Error()}}
 	}
 	if doc.Sequence {
 		defer w.close()
@@ -130,7 +130,7 @@ func (r *referee) answer(line []byte) []*Answer {
 		defer w.unload()
 	}
 	if err := w.load(doc); err != nil {
-		return []*Answer{{Document: doc.Name, Verdict: failed, Message: err.Error()}}
+		return []*Answer{{Document: doc.Name, Verdict: broken, Message: err.Error()}}
 	}
 	if doc.Sequence {
 		return w.play(doc)

@@ -19,7 +19,7 @@ func (w *world) play(doc *document) []*Answer {
 		answer.Document = doc.Name
 		if answer.Verdict == schedulable {
 			if err := cycle.assume(answer.Best[0]); err != nil {
-				answer.fail(err)
+				answer.fail(broken, err)
 			}
 		}
 		answers = append(answers, answer)

@@ -1,6 +1,5 @@
 use serde_json::{Map, Value, json};
 
-use super::config::PROFILES;
 use super::node::name;
 use super::placement::{node_affinity, pod_affinity, spread, tolerations};
 use super::volume::{Claims, of_pod};
@@ -11,7 +10,8 @@ use crate::random::Random;
 pub(super) struct Make<'a> {
     pub(super) theme: &'a Theme,
     pub(super) claims: Option<&'a Claims>,
-    pub(super) profiles: bool,
+    /// Scheduler names; absent where there is one profile only.
+    pub(super) profiles: Option<Vec<&'static str>>,
     /// Pods have controllers.
     pub(super) owners: bool,
 }
@@ -68,8 +68,8 @@ impl Make<'_> {
         if theme.parts.preemption && random.chance(8) {
             pod["spec"]["preemptionPolicy"] = json!(random.pick(&["Never", "PreemptLowerPriority"]));
         }
-        if self.profiles {
-            pod["spec"]["schedulerName"] = json!(random.pick(&PROFILES));
+        if let Some(profiles) = &self.profiles {
+            pod["spec"]["schedulerName"] = json!(random.pick(profiles));
         }
         pod
     }

@@ -159,7 +159,7 @@ fn volume(random: &mut Random, theme: &Theme, kind: &str, claim: &Value, index: 
     let mut volume = json!({
         "metadata": {"name": format!("v{index}"), "labels": {"kind": random.pick(&["fast", "slow"])}},
         "spec": {
-            "capacity": {"storage": random.pick(&["5Gi", "10Gi", "30Gi"])},
+            "capacity": {"storage": capacity(random, index)},
             "accessModes": ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"],
             "storageClassName": claim["spec"]["storageClassName"],
             "volumeMode": claim["spec"]["volumeMode"],
@@ -194,6 +194,11 @@ fn volume(random: &mut Random, theme: &Theme, kind: &str, claim: &Value, index: 
     volume
 }
 
+/// No two volumes are of the same size: which of two equal ones a claim gets is chance in upstream.
+fn capacity(random: &mut Random, number: usize) -> String {
+    format!("{}Mi", random.pick(&[1, 5, 8, 10, 30, 40]) * 1024 + number)
+}
+
 /// Makes it a local volume that some nodes have.
 fn on_nodes(random: &mut Random, theme: &Theme, volume: &mut Value) {
     if let Some(spec) = volume["spec"].as_object_mut() {
@@ -214,7 +219,7 @@ fn free_volume(random: &mut Random, theme: &Theme, index: usize) -> Value {
     let mut volume = json!({
         "metadata": {"name": format!("free{index}"), "labels": {"kind": random.pick(&["fast", "slow"])}},
         "spec": {
-            "capacity": {"storage": random.pick(&["2Gi", "8Gi", "40Gi"])},
+            "capacity": {"storage": capacity(random, 500 + index)},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": random.pick(&["local", "local", "waiting"]),
             "volumeMode": "Filesystem",
@@ -223,7 +228,8 @@ fn free_volume(random: &mut Random, theme: &Theme, index: usize) -> Value {
     });
     on_nodes(random, theme, &mut volume);
     if random.chance(15) {
-        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": random.name("c", 6)});
+        // No two for one claim: which of them it gets would be chance.
+        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": format!("c{index}")});
     }
     volume
 }
