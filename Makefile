@@ -63,6 +63,10 @@ sim: build ## Protocol bugs on purpose are found, then as many worlds as you lik
 	$(BIN)/sim --bug all --worlds 10000
 	$(BIN)/sim --worlds $(WORLDS) --from $(FROM)
 
+.PHONY: mutants
+mutants: build ## Seed errors into the plugins, one at a time: the sample must find each of them.
+	$(BIN)/mutants
+
 .PHONY: e2e
 e2e: build ## Tests on real control planes.
 	$(CARGO) test $(ALL) --test e2e

@@ -101,6 +101,9 @@ pub struct Answer {
     /// What is written to claims and volumes before the pod is bound there, sorted.
     #[serde(default)]
     pub writes: Vec<String>,
+    /// Ours only: where the short way that services take disagrees with the long one that names every reason.
+    #[serde(skip)]
+    pub contradiction: String,
     /// Present if room was to be made and the pod fits nowhere.
     #[serde(default)]
     pub preemption: Option<Preemption>,
@@ -141,6 +144,7 @@ impl Answer {
             skipped: Vec::new(),
             node: String::new(),
             writes: Vec::new(),
+            contradiction: String::new(),
             preemption: None,
         }
     }

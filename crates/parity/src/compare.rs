@@ -13,6 +13,9 @@ const SUPPORTED: &str = "Supported";
 #[must_use]
 pub fn differences(document: &Value, pod: &Value, ours: &Answer, upstream: &Answer) -> Vec<String> {
     let mut found = Vec::new();
+    if !ours.contradiction.is_empty() {
+        found.push(format!("contradiction: {}", ours.contradiction));
+    }
     if ours.pod != upstream.pod {
         found.push(format!("answered about {}, upstream about {}", ours.pod, upstream.pod));
         return found;

@@ -50,6 +50,8 @@ pub(crate) struct Theme {
     pub(crate) tainted: usize,
     /// Percentage of nodes that are small.
     pub(crate) small: usize,
+    /// Percentage of pods that are like another one in all but their names, as those of a ReplicaSet are.
+    pub(crate) twins: usize,
     /// Schedule the pods one after another.
     pub(crate) sequence: bool,
     pub(crate) parts: Parts,
@@ -73,6 +75,7 @@ impl Theme {
             sociable: random.pick(&[10, 30, 60]),
             tainted: random.pick(&[0, 20, 60]),
             small: random.pick(&[0, 30, 80]),
+            twins: random.pick(&[0, 0, 40, 80]),
             sequence: number % 5 == 4,
             parts,
         }
@@ -120,7 +123,18 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
     if parts.preemption {
         document.insert("podDisruptionBudgets".to_owned(), json!(budgets(random)));
     }
-    let pending: Vec<_> = (0..theme.pending).map(|index| make.pending(random, index)).collect();
+    let mut pending: Vec<Value> = Vec::new();
+    for index in 0..theme.pending {
+        let pod = match pending.last() {
+            Some(last) if random.chance(theme.twins) => {
+                let mut twin = last.clone();
+                twin["metadata"]["name"] = json!(format!("p{index}"));
+                twin
+            }
+            _ => make.pending(random, index),
+        };
+        pending.push(pod);
+    }
     document.insert("pending".to_owned(), json!(pending));
     Value::Object(document)
 }

@@ -9,6 +9,7 @@
 pub mod answer;
 pub mod compare;
 pub mod generate;
+pub mod mutants;
 pub mod ours;
 pub mod random;
 pub mod referee;

@@ -38,6 +38,9 @@ struct Args {
     /// Let the referee check itself against upstream's own `SchedulePod`.
     #[arg(long)]
     check: bool,
+    /// End with the first difference.
+    #[arg(long)]
+    until_difference: bool,
     /// Leave our side out: with --check, the referee is tested and nothing else.
     #[arg(long)]
     referee_alone: bool,
@@ -93,6 +96,7 @@ fn compare_all(args: &Args) -> Result<bool> {
         check: args.check,
         parts: parts(args),
         alone: args.referee_alone,
+        until_difference: args.until_difference,
     };
     let progress = Progress::new(&plan);
     let start = Instant::now();
@@ -125,7 +129,7 @@ fn report(plan: &Plan, outcome: &Outcome) -> Result<bool> {
             println!("  {difference}");
         }
     }
-    if let Some(failure) = outcome.failures.first() {
+    if let Some(failure) = outcome.failures.first().filter(|_| !plan.until_difference) {
         shrunk(plan, failure)?;
     }
     let zeros = outcome.table.zeros();

@@ -1,6 +1,7 @@
 //! What this project's scheduling framework says about the pods of a document.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,7 +10,7 @@ use scheduling::volumes::{
     Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass, VolumeAttachment,
 };
 use scheduling::{
-    Budget, Code, Diagnosis, FieldError, Framework, Judge, NodeInfo, NodeRefusal, Nomination, Owner,
+    Budget, Cache, Code, Diagnosis, FieldError, Framework, Judge, NodeInfo, NodeRefusal, Nomination, Owner,
     OwnerKind, PodInfo, Profiles, Selection, Snapshot, VolumeWrite,
 };
 use serde_json::Value;
@@ -35,8 +36,11 @@ pub fn answers(document: &Value) -> Result<Vec<Answer>> {
         pods.sort_by_key(|pod| Reverse(pod.spec.priority));
     }
     let mut answers = Vec::with_capacity(pods.len());
+    let mut caches = HashMap::new();
     for pod in pods {
         let mut answer = answer(Judge::new(&profiles, &snapshot), &pod, preempt);
+        let cache = caches.entry(pod.spec.scheduler_name.clone()).or_default();
+        answer.contradiction = contradiction(profiles.of(&pod), cache, &pod, &snapshot, &answer);
         answer.pod = format!("{}/{}", pod.namespace, pod.name);
         if sequence && let Some(best) = answer.best.first().filter(|_| answer.verdict == Verdict::Schedulable)
         {
@@ -174,6 +178,29 @@ fn answer(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> Answer {
             answer.preemption = (preempt && diagnosis.node_count > 0).then(|| preemption(&diagnosis));
             answer
         }
+    }
+}
+
+/// What the short way says, if that is not what the long one said.
+fn contradiction(
+    framework: &Framework,
+    cache: &mut Cache,
+    pod: &PodInfo,
+    snapshot: &Snapshot,
+    answer: &Answer,
+) -> String {
+    let total = |node: &str| answer.totals.get(node).copied();
+    match (framework.schedule(cache, pod, snapshot), answer.verdict) {
+        (_, Verdict::Gated) => String::new(),
+        (Ok(best), Verdict::Schedulable)
+            if answer.best.iter().any(|node| **node == *best.node)
+                && total(&best.node).is_none_or(|total| total == best.score) =>
+        {
+            String::new()
+        }
+        (Err(no), Verdict::Unschedulable | Verdict::Error) if no.message() == answer.message => String::new(),
+        (Ok(best), _) => format!("the short way takes {} with {}", best.node, best.score),
+        (Err(no), _) => format!("the short way says {}", no.message()),
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Plan {
     pub parts: Parts,
     /// Leave our side out.
     pub alone: bool,
+    /// End with the first difference.
+    pub until_difference: bool,
 }
 
 /// A pod about which the answers differ.
@@ -140,7 +142,11 @@ fn feed(
     input: &mut Input,
     sender: &SyncSender<(u64, Value)>,
 ) -> Result<()> {
-    while progress.claimed.load(Ordering::Relaxed) < plan.pods {
+    let enough = || {
+        let differing = plan.until_difference && progress.differing.load(Ordering::Relaxed) > 0;
+        differing || progress.claimed.load(Ordering::Relaxed) >= plan.pods
+    };
+    while !enough() {
         let number = progress.next.fetch_add(1, Ordering::Relaxed);
         let document = document(plan.seed, number, plan.parts);
         progress.claimed.fetch_add(ours::list(&document, "pending").len(), Ordering::Relaxed);
