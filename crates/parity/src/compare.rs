@@ -45,6 +45,7 @@ pub fn differences(document: &Value, pod: &Value, ours: &Answer, upstream: &Answ
     if ours.verdict == Verdict::Schedulable {
         check("best", &ours.best, &upstream.best);
         check("placed on", &ours.node, &upstream.node);
+        check("written", &ours.writes, &upstream.writes);
         if ours.totals != upstream.totals {
             found.push(totals(ours, upstream));
         }

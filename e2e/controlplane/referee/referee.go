@@ -133,6 +133,9 @@ func (r *referee) answer(line []byte) []*Answer {
 		return []*Answer{{Document: doc.Name, Verdict: broken, Message: err.Error()}}
 	}
 	if doc.Sequence {
+		if err := w.keepStorage(doc); err != nil {
+			return []*Answer{{Document: doc.Name, Verdict: broken, Message: err.Error()}}
+		}
 		return w.play(doc)
 	}
 	answers := make([]*Answer, 0, len(doc.Pending))

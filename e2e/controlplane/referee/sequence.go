@@ -1,10 +1,16 @@
 package referee
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/storage/volume"
 )
 
 // play schedules the pending pods one after another, and assumes each where it fits best.
@@ -38,5 +44,61 @@ func (c *cycle) assume(node string) error {
 		return status.AsError()
 	}
 	c.answer.Node = node
+	if err := c.bindVolumes(placed, node); err != nil {
+		return err
+	}
 	return c.scheduler.Cache.UpdateSnapshot(c.log, c.snapshot)
+}
+
+// bindVolumes runs PreBind for what the pod's claims need, and notes what it writes. No volume controller answers, so
+// it is told not to wait for one: pods that follow see what is assumed, as in a cluster that is slow.
+func (c *cycle) bindVolumes(pod *corev1.Pod, node string) error {
+	if status := c.profile.RunPreBindPreFlights(c.ctx, c.state, pod, node); status.IsSkip() {
+		return nil
+	} else if !status.IsSuccess() {
+		return status.AsError()
+	}
+	impatient, cancel := context.WithCancel(c.ctx)
+	cancel()
+	c.writes = nil
+	status := c.profile.RunPreBindPlugins(impatient, c.state, pod, node)
+	c.answer.Writes = c.writes
+	slices.Sort(c.answer.Writes)
+	if !status.IsSuccess() && !errors.Is(status.AsError(), context.Canceled) {
+		return status.AsError()
+	}
+	return nil
+}
+
+// keepStorage gives the API what PreBind updates, and notes the updates.
+func (w *world) keepStorage(doc *document) error {
+	for _, claim := range doc.PersistentVolumeClaims {
+		if err := w.client.Tracker().Add(claim.DeepCopy()); err != nil {
+			return err
+		}
+	}
+	for _, one := range doc.PersistentVolumes {
+		if err := w.client.Tracker().Add(one.DeepCopy()); err != nil {
+			return err
+		}
+	}
+	w.client.PrependReactor("update", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if update, is := action.(clienttesting.UpdateAction); is {
+			w.writes = append(w.writes, describe(update.GetObject()))
+		}
+		return false, nil, nil
+	})
+	return nil
+}
+
+func describe(object runtime.Object) string {
+	switch written := object.(type) {
+	case *corev1.PersistentVolume:
+		claim := written.Spec.ClaimRef
+		return fmt.Sprintf("volume %s to %s/%s", written.Name, claim.Namespace, claim.Name)
+	case *corev1.PersistentVolumeClaim:
+		return fmt.Sprintf("claim %s/%s for %s", written.Namespace, written.Name, written.Annotations[volume.AnnSelectedNode])
+	default:
+		return fmt.Sprintf("%T", object)
+	}
 }

@@ -34,7 +34,9 @@ type world struct {
 	// preemptors are the profiles' DefaultPreemption plugins.
 	preemptors map[string]*defaultpreemption.DefaultPreemption
 
-	preempt   bool
+	preempt bool
+	// writes are the updates of the pod whose PreBind runs.
+	writes    []string
 	nodes     []*corev1.Node
 	placed    []*corev1.Pod
 	nominated []*corev1.Pod

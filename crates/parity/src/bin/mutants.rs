@@ -134,6 +134,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 /// Copies what the workspace is built from. Files that are the same are left alone, so that they are not rebuilt.
 fn copy_workspace(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     for name in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates", "e2e", "xtask"] {
         copy(&from.join(name), &to.join(name))?;
     }

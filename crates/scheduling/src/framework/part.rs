@@ -104,7 +104,7 @@ impl Plugin for Part {
     }
 
     fn volumes(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Option<VolumePlan> {
-        if self.acts.reserve && self.acts.pre_bind { self.plugin.volumes(cycle, node) } else { None }
+        if self.acts.pre_bind { self.plugin.volumes(cycle, node) } else { None }
     }
 
     fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
