@@ -24,10 +24,10 @@ struct Args {
     /// The referee's program; by default it is built.
     #[arg(long)]
     referee: Option<PathBuf>,
+    /// The profile of the copy's builds; the default one has a folder of its own below `target`.
+    #[arg(long, default_value = "mutants")]
+    profile: String,
 }
-
-/// The profile of the copy's builds; it has a folder of its own below `target`.
-const PROFILE: &str = "mutants";
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -51,7 +51,13 @@ fn run(args: &Args) -> Result<bool> {
     };
     let copy = workspace.join("target/mutants-source");
     copy_workspace(&workspace, &copy)?;
-    let bench = Bench { workspace: &workspace, copy: &copy, referee: &referee, pods: args.pods };
+    let bench = Bench {
+        workspace: &workspace,
+        copy: &copy,
+        referee: &referee,
+        pods: args.pods,
+        profile: &args.profile,
+    };
     bench.build().context("cannot build the copy without any error in it")?;
     let only = args.only.as_deref().unwrap_or_default();
     let chosen: Vec<_> = MUTANTS.iter().filter(|mutant| mutant.name.contains(only)).collect();
@@ -73,6 +79,7 @@ struct Bench<'a> {
     copy: &'a Path,
     referee: &'a Path,
     pods: usize,
+    profile: &'a str,
 }
 
 impl Bench<'_> {
@@ -88,7 +95,7 @@ impl Bench<'_> {
                 "--bin",
                 "parity",
                 "--profile",
-                PROFILE,
+                self.profile,
             ])
             .arg("--target-dir")
             .arg(self.workspace.join("target"))
@@ -111,7 +118,8 @@ impl Bench<'_> {
     }
 
     fn compare(&self) -> Result<Option<u64>> {
-        let output = Command::new(self.workspace.join("target").join(PROFILE).join("parity"))
+        let folder = if self.profile == "dev" { "debug" } else { self.profile };
+        let output = Command::new(self.workspace.join("target").join(folder).join("parity"))
             .args(["--until-difference", "--pods", &self.pods.to_string(), "--referee"])
             .arg(self.referee)
             .stdin(Stdio::null())
