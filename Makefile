@@ -11,6 +11,8 @@ BIN := target/$(PROFILE)
 
 WORK ?= burst
 PODS ?= 1000
+NODES ?= 5000
+OPERATIONS ?= 10000000
 TARGETS ?= 2
 SEED ?= 2
 WORLDS ?= 100000
@@ -76,8 +78,17 @@ e2e-kind: ## The same tests on kind, where Docker is present.
 	deploy/kind/e2e.sh
 
 .PHONY: bench
-bench: build ## Measure: make bench WORK=burst PODS=1000 TARGETS=2.
+bench: build ## Measure: make bench WORK=burst PODS=1000 TARGETS=2, or WORK=core NODES=5000 for the scheduling core.
+ifeq ($(WORK),core)
+	$(CARGO) run --release -p scheduling --example core -- \
+	  --referee "$$($(BIN)/controlplane referee)" --nodes $(NODES) --pods $(PODS)
+else
 	$(BIN)/bench --work $(WORK) --pods $(PODS) --targets $(TARGETS)
+endif
+
+.PHONY: churn
+churn: toolchain ## A restless cluster on a virtual clock: what is kept must equal what is made anew.
+	$(CARGO) run --release -p scheduling --example churn -- $(OPERATIONS)
 
 .PHONY: ci
 ci: scripts lint check-gen arch docs charts test ## What every change must pass.

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use api::keys;
 use scheduling::config::Config;
 use scheduling::{
-    Classes, Diagnosis, Event, Framework, Judge, Lengths, OwnerKind, PodInfo, PodSpec, Profiles, Queue,
-    Snapshot,
+    Cache, Classes, Diagnosis, Event, Framework, Judge, Lengths, OwnerKind, PodInfo, PodSpec, Profiles,
+    Queue, Snapshot,
 };
 use serde_json::Value;
 
@@ -122,6 +122,8 @@ pub struct Model {
     settings: Settings,
     /// The rules, by scheduler name. Chaperons are scheduled like the delegates that they become.
     profiles: Profiles,
+    /// What is known of nodes for classes of pods.
+    cache: Cache,
     snapshot: Snapshot,
     queue: Queue<Key>,
     chaperons: HashMap<Name, Chaperon>,
@@ -158,6 +160,7 @@ impl Model {
     pub fn new(settings: Settings) -> Self {
         Self {
             profiles: profiles(&settings.config),
+            cache: Cache::default(),
             snapshot: Snapshot::default(),
             queue: Queue::new(settings.config.backoff),
             settings,
@@ -384,11 +387,16 @@ impl Model {
     }
 
     /// The best node for one pod, one of `avoided` only if no other fits.
-    fn choose(&self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Box<Diagnosis>> {
+    fn choose(&mut self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Box<Diagnosis>> {
         if let Some(diagnosis) = self.refuse_storage(pod) {
             return Err(Box::new(diagnosis));
         }
-        let selection = Judge::new(&self.profiles, &self.snapshot).evaluate(pod)?;
+        let framework = self.profiles.of(pod);
+        let best = framework.schedule(&mut self.cache, pod, &self.snapshot)?;
+        if !avoided.contains(&best.node) {
+            return Ok(best.node);
+        }
+        let selection = framework.evaluate(pod, &self.snapshot)?;
         let mut ranked = selection.ranked.into_iter().map(|ranked| ranked.node);
         Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
     }

@@ -34,8 +34,8 @@ pub struct NodeInfo {
     pub unschedulable: bool,
     /// Its condition Ready is True.
     pub ready: bool,
-    pub capacity: ResourceList,
-    pub allocatable: ResourceList,
+    pub capacity: Arc<ResourceList>,
+    pub allocatable: Arc<ResourceList>,
     /// [`Self::allocatable`] in integers.
     pub room: Resources,
     /// How many pods may run at once.
@@ -51,10 +51,10 @@ impl NodeInfo {
     pub fn parse(node: &Value) -> Result<Self, FieldError> {
         let root = Field::root(node);
         let (metadata, spec, status) = (root.get("metadata"), root.get("spec"), root.get("status"));
-        let capacity = status.get("capacity").resource_list()?;
+        let capacity = Arc::new(status.get("capacity").resource_list()?);
         let allocatable = match status.get("allocatable") {
-            field if field.present() => field.resource_list()?,
-            _ => capacity.clone(),
+            field if field.present() => Arc::new(field.resource_list()?),
+            _ => Arc::clone(&capacity),
         };
         let mut ready = false;
         for condition in status.get("conditions").items()? {
@@ -84,8 +84,8 @@ impl NodeInfo {
             taints: Vec::new(),
             unschedulable: false,
             ready: false,
-            capacity: ResourceList::new(),
-            allocatable: ResourceList::new(),
+            capacity: Arc::default(),
+            allocatable: Arc::default(),
             room: Resources::default(),
             max_pods: 0,
             features: BTreeSet::new(),

@@ -100,6 +100,11 @@ impl Quantity {
         self.nanos == 0
     }
 
+    /// True if both are written in the same family of suffixes.
+    pub(crate) fn is_written_like(&self, other: &Self) -> bool {
+        self.format == other.format
+    }
+
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }

@@ -62,6 +62,35 @@ pub fn parse_list(value: Option<&Value>) -> Result<ResourceList, (String, Quanti
         .collect()
 }
 
+/// A resource, found by its name once rather than on every node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    Scalar(&'a str),
+}
+
+impl<'a> Kind<'a> {
+    pub(crate) fn of(name: &'a str) -> Self {
+        match name {
+            "cpu" => Self::Cpu,
+            "memory" => Self::Memory,
+            "ephemeral-storage" => Self::EphemeralStorage,
+            other => Self::Scalar(other),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'a str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::EphemeralStorage => "ephemeral-storage",
+            Self::Scalar(name) => name,
+        }
+    }
+}
+
 /// Amounts as integers: CPU in thousandths, everything else in whole units (bytes, pieces), each rounded up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Resources {
@@ -97,12 +126,23 @@ impl Resources {
 
     /// The amount of one resource by name, 0 if there is none.
     pub fn amount(&self, name: &str) -> i64 {
-        match name {
-            "cpu" => self.milli_cpu,
-            "memory" => self.memory,
-            "ephemeral-storage" => self.ephemeral_storage,
-            other => self.scalars.get(other).copied().unwrap_or_default(),
+        self.of(Kind::of(name))
+    }
+
+    pub(crate) fn of(&self, kind: Kind<'_>) -> i64 {
+        match kind {
+            Kind::Cpu => self.milli_cpu,
+            Kind::Memory => self.memory,
+            Kind::EphemeralStorage => self.ephemeral_storage,
+            Kind::Scalar(name) => self.scalars.get(name).copied().unwrap_or_default(),
         }
+    }
+
+    /// The resources that there are more than none of.
+    pub(crate) fn asks(&self) -> impl Iterator<Item = (Kind<'_>, i64)> {
+        let scalars = self.scalars.keys().map(|name| Kind::Scalar(name));
+        let kinds = [Kind::Cpu, Kind::Memory, Kind::EphemeralStorage].into_iter().chain(scalars);
+        kinds.map(|kind| (kind, self.of(kind))).filter(|(_, amount)| *amount > 0)
     }
 
     pub(crate) fn add(&mut self, more: &Self) {

@@ -12,6 +12,7 @@ mod log;
 mod node;
 mod owners;
 mod postings;
+mod sizes;
 mod slab;
 mod terms;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use log::Log;
 pub(crate) use log::Moment;
 pub use node::Node;
 pub use owners::{Owner, OwnerKind, Owners};
+use sizes::Sizes;
 use terms::Terms;
 pub(crate) use terms::{Attitude, StandingTerm};
 pub(crate) use topology::Topology;
@@ -57,6 +59,7 @@ pub struct Snapshot {
     terms: Terms,
     topologies: HashMap<Arc<str>, Topology>,
     images: Images,
+    sizes: Sizes,
     log: Log,
     /// Whom Services and controllers select.
     pub owners: Owners,
@@ -73,7 +76,9 @@ const ALWAYS: [&str; 2] = ["kubernetes.io/hostname", "topology.kubernetes.io/zon
 
 impl Snapshot {
     /// Adds a node or replaces what is known about it; pods that were placed on it before it appeared count.
-    pub fn set_node(&mut self, info: NodeInfo) -> NodeChange {
+    pub fn set_node(&mut self, mut info: NodeInfo) -> NodeChange {
+        self.sizes.share(&mut info.capacity);
+        self.sizes.share(&mut info.allocatable);
         let slot = self.slot(&info.name);
         let Some(Some(node)) = self.slots.get_mut(slot) else { return NodeChange::default() };
         if node.exists && node.info == info {

@@ -98,8 +98,8 @@ pub(super) fn summary(snapshot: &Snapshot, cluster_uid: &str) -> ClusterSummary 
         sum.into_iter().map(|(name, amount)| (name, amount.to_string())).collect::<BTreeMap<_, _>>()
     };
     let mut summary = ClusterSummary {
-        capacity: sum(&|node| node.info.capacity.clone()),
-        allocatable: sum(&|node| node.info.allocatable.clone()),
+        capacity: sum(&|node| (*node.info.capacity).clone()),
+        allocatable: sum(&|node| (*node.info.allocatable).clone()),
         free: sum(&Node::free),
         ..ClusterSummary::default()
     };

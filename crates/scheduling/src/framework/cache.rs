@@ -8,7 +8,8 @@ use crate::snapshot::{Moment, Node, Snapshot};
 /// What plugins of [`Scope::Node`](crate::Scope::Node) said of the nodes, kept for classes of equal pods, so that the
 /// next pod of a class asks only about the nodes that changed meanwhile.
 ///
-/// Used with one framework and, at a time, one snapshot; it notices when it meets another snapshot.
+/// Used with one framework, or with several of which the pod's spec chooses one, and with one snapshot at a time; it
+/// notices when it meets another snapshot.
 #[derive(Debug, Default)]
 pub struct Cache {
     classes: HashMap<u64, Class>,

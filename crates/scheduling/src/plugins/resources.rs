@@ -5,7 +5,7 @@ use crate::framework::{
     Code, Cycle, Event, MAX_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, Rejection, Scale, Scope,
 };
 use crate::node::NodeInfo;
-use crate::resources::{Resources, is_extended, is_scalar};
+use crate::resources::{Kind, Resources, is_extended, is_scalar};
 use crate::snapshot::Node;
 
 /// Keeps a node's pods within what it can give, and prefers nodes with more or with less room left.
@@ -29,108 +29,74 @@ impl NodeResourcesFit {
         is_extended(name) && (ignored_resources.contains(name) || ignored_groups.contains(group))
     }
 
-    fn fits(&self, request: &Resources, node: &Node) -> Result<(), Rejection> {
-        let mut rejection = Rejection { code: Code::Unschedulable, reasons: Vec::new() };
-        if node.pod_count() + 1 > node.info.max_pods {
-            rejection.reasons.push(Cow::Borrowed("Too many pods"));
-        }
-        if !request.is_empty() {
-            for shortage in shortages(request, &node.info.room, &node.requested) {
-                if self.ignores(shortage.name) {
-                    continue;
-                }
-                rejection.reasons.push(shortage.reason());
-                if shortage.request > shortage.allocatable {
-                    rejection.code = Code::UnschedulableAndUnresolvable;
-                }
-            }
-        }
-        if rejection.reasons.is_empty() { Ok(()) } else { Err(rejection) }
+    /// What a pod asks for that this plugin looks after.
+    fn asks<'a>(&self, request: &'a Resources) -> Vec<(Kind<'a>, i64)> {
+        request.asks().filter(|(kind, _)| !self.ignores(kind.name())).collect()
     }
 }
 
 /// The room that a pod needs.
 struct Fit<'a> {
-    plugin: &'a NodeResourcesFit,
-    request: &'a Resources,
+    asks: Vec<(Kind<'a>, i64)>,
 }
 
 impl NodeFilter for Fit<'_> {
     fn filter(&self, node: &Node) -> Result<(), Rejection> {
-        self.plugin.fits(self.request, node)
+        let mut rejection = Rejection { code: Code::Unschedulable, reasons: Vec::new() };
+        if node.pod_count() + 1 > node.info.max_pods {
+            rejection.reasons.push(Cow::Borrowed("Too many pods"));
+        }
+        for (kind, request) in shortages(&self.asks, &node.info.room, &node.requested) {
+            rejection.reasons.push(match kind {
+                Kind::Cpu => Cow::Borrowed("Insufficient cpu"),
+                Kind::Memory => Cow::Borrowed("Insufficient memory"),
+                other => Cow::Owned(format!("Insufficient {}", other.name())),
+            });
+            if request > node.info.room.of(kind) {
+                rejection.code = Code::UnschedulableAndUnresolvable;
+            }
+        }
+        if rejection.reasons.is_empty() { Ok(()) } else { Err(rejection) }
     }
 
     fn admits(&self, node: &Node) -> bool {
-        let mut shortages = shortages(self.request, &node.info.room, &node.requested);
-        let mut short = || shortages.any(|shortage| !self.plugin.ignores(shortage.name));
-        node.pod_count() < node.info.max_pods && (self.request.is_empty() || !short())
+        let mut shortages = shortages(&self.asks, &node.info.room, &node.requested);
+        node.pod_count() < node.info.max_pods && shortages.next().is_none()
     }
 }
 
-/// Compares one request with what a node has. `name` makes the reason only where it is needed.
-struct Shortage<'a> {
-    name: &'a str,
-    request: i64,
-    allocatable: i64,
-    requested: i64,
-}
-
-impl Shortage<'_> {
-    fn exists(&self) -> bool {
-        self.request > 0 && self.request > self.allocatable - self.requested
-    }
-
-    fn reason(&self) -> Cow<'static, str> {
-        match self.name {
-            "cpu" => Cow::Borrowed("Insufficient cpu"),
-            "memory" => Cow::Borrowed("Insufficient memory"),
-            other => Cow::Owned(format!("Insufficient {other}")),
-        }
-    }
-}
-
-/// What a request may ask for.
-fn resource_names(request: &Resources) -> impl Iterator<Item = &str> {
-    ["cpu", "memory", "ephemeral-storage"].into_iter().chain(request.scalars.keys().map(|name| &**name))
-}
-
+/// What is asked for and there is not enough of.
 fn shortages<'a>(
-    request: &'a Resources,
+    asks: &'a [(Kind<'a>, i64)],
     room: &'a Resources,
     taken: &'a Resources,
-) -> impl Iterator<Item = Shortage<'a>> {
-    resource_names(request)
-        .map(|name| Shortage {
-            name,
-            request: request.amount(name),
-            allocatable: room.amount(name),
-            requested: taken.amount(name),
-        })
-        .filter(Shortage::exists)
+) -> impl Iterator<Item = (Kind<'a>, i64)> {
+    asks.iter().copied().filter(|(kind, request)| *request > room.of(*kind) - taken.of(*kind))
 }
 
 /// One resource of a scoring strategy, and what the pod asks of it.
 struct Ask<'a> {
-    name: &'a str,
+    kind: Kind<'a>,
     weight: i64,
     request: i64,
 }
 
 impl Ask<'_> {
-    /// What the node has of the resource and what is asked of it with the pod. None if it does not count: the node
-    /// has none, or it is counted in pieces and the pod asks for none.
+    /// What the node has of the resource and what is asked of it with the pod. None if the node has none.
     fn on(&self, node: &Node) -> Option<(i64, i64)> {
-        if self.request == 0 && is_scalar(self.name) {
-            return None;
-        }
-        let taken = match self.name {
-            "cpu" => node.non_zero.0,
-            "memory" => node.non_zero.1,
-            other => node.requested.amount(other),
+        let taken = match self.kind {
+            Kind::Cpu => node.non_zero.0,
+            Kind::Memory => node.non_zero.1,
+            other => node.requested.of(other),
         };
-        let allocatable = node.info.room.amount(self.name);
+        let allocatable = node.info.room.of(self.kind);
         if allocatable == 0 { None } else { Some((allocatable, taken + self.request)) }
     }
+}
+
+/// Resources that are counted in pieces do not count for pods that ask for none.
+fn counts(kind: Kind<'_>, request: i64) -> bool {
+    request != 0 || !is_scalar(kind.name())
 }
 
 struct Allocation<'a> {
@@ -216,8 +182,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
-        let request = cycle.pod.spec.requests();
-        PreFilter::Filter(Box::new(Fit { plugin: self, request }))
+        PreFilter::Filter(Box::new(Fit { asks: self.asks(cycle.pod.spec.requests()) }))
     }
 
     fn pre_score<'a>(
@@ -227,11 +192,12 @@ impl Plugin for NodeResourcesFit {
     ) -> Option<Box<dyn NodeScore + 'a>> {
         let request = &cycle.pod.spec.requests.scoring;
         let asks = self.args.resources.iter().map(|resource| Ask {
-            name: &resource.name,
+            kind: Kind::of(&resource.name),
             weight: resource.weight,
             request: request.amount(&resource.name),
         });
-        Some(Box::new(Allocation { strategy: &self.args.strategy, asks: asks.collect() }))
+        let asks = asks.filter(|ask| counts(ask.kind, ask.request)).collect();
+        Some(Box::new(Allocation { strategy: &self.args.strategy, asks }))
     }
 
     fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
@@ -243,8 +209,7 @@ impl Plugin for NodeResourcesFit {
             }
             Event::Itself { change, .. } => change.scaled_down,
             Event::Node { old, node, change } if change.added || change.allocatable => {
-                let fits = node.max_pods >= 1
-                    && shortages(request, &node.room, &Resources::default()).next().is_none();
+                let fits = node.max_pods >= 1 && request.asks().all(|(kind, ask)| ask <= node.room.of(kind));
                 let grown =
                     |old: &NodeInfo| node.max_pods > old.max_pods || grows(request, &old.room, &node.room);
                 fits && old.as_ref().is_none_or(|old| grown(old))
@@ -260,8 +225,7 @@ impl Plugin for NodeResourcesFit {
 
 /// True if there is more of a resource that is asked for.
 fn grows(request: &Resources, old: &Resources, new: &Resources) -> bool {
-    let mut names = resource_names(request);
-    names.any(|name| request.amount(name) > 0 && new.amount(name) > old.amount(name))
+    request.asks().any(|(kind, _)| new.of(kind) > old.of(kind))
 }
 
 /// Prefers nodes whose resources the pod brings closer to equal use.
@@ -278,7 +242,7 @@ impl NodeResourcesBalancedAllocation {
 
 struct Balance<'a> {
     /// Resources and what the pod asks of them.
-    asks: Vec<(&'a str, i64)>,
+    asks: Vec<(Kind<'a>, i64)>,
 }
 
 impl NodeScore for Balance<'_> {
@@ -287,8 +251,7 @@ impl NodeScore for Balance<'_> {
         let counted = self
             .asks
             .iter()
-            .filter(|(name, ask)| *ask != 0 || !is_scalar(name))
-            .map(|(name, ask)| (taken.amount(name), *ask, room.amount(name)))
+            .map(|(kind, ask)| (taken.of(*kind), *ask, room.of(*kind)))
             .filter(|(.., allocatable)| *allocatable != 0);
         let with = balance(counted.clone().map(|(taken, ask, room)| (taken + ask, room)));
         let without = balance(counted.map(|(taken, _, room)| (taken, room)));
@@ -337,8 +300,8 @@ impl Plugin for NodeResourcesBalancedAllocation {
         _feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
         let request = cycle.pod.spec.requests();
-        let asks: Vec<_> =
-            self.args.resources.iter().map(|name| (name.as_str(), request.amount(name))).collect();
+        let asks = self.args.resources.iter().map(|name| (Kind::of(name), request.amount(name)));
+        let asks: Vec<_> = asks.filter(|(kind, ask)| counts(*kind, *ask)).collect();
         if asks.iter().all(|(_, ask)| *ask == 0) { None } else { Some(Box::new(Balance { asks })) }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use crate::node::NodeInfo;
 use crate::pod::{HostPort, PodInfo};
 use crate::quantity::Quantity;
-use crate::resources::{ResourceList, Resources, add_list, clamp_list, sub_list};
+use crate::resources::{ResourceList, Resources, clamp_list};
 
 /// A node and what is placed on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,11 +18,37 @@ pub struct Node {
     pods: Vec<Arc<PodInfo>>,
     /// What its pods ask for, and the same as exact quantities.
     pub requested: Resources,
-    requested_list: ResourceList,
+    requested_exactly: Sums,
     /// CPU (milli) and memory with defaults for containers that name none, for scoring.
     pub(crate) non_zero: (i64, i64),
     /// Host ports in use, and by how many pods.
     pub(super) ports: BTreeMap<HostPort, usize>,
+}
+
+/// Exact sums by resource: a few, in a list without gaps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Sums(Vec<(Box<str>, Quantity)>);
+
+impl Sums {
+    fn add(&mut self, more: &ResourceList) {
+        for (name, amount) in more {
+            match self.0.iter_mut().find(|(known, _)| **known == **name) {
+                Some((_, sum)) => *sum += amount,
+                None => {
+                    self.0.reserve_exact(1);
+                    self.0.push((Box::from(name.as_str()), *amount));
+                }
+            }
+        }
+    }
+
+    fn sub(&mut self, less: &ResourceList) {
+        for (name, amount) in less {
+            if let Some((_, sum)) = self.0.iter_mut().find(|(known, _)| **known == **name) {
+                *sum -= amount;
+            }
+        }
+    }
 }
 
 impl Node {
@@ -33,7 +59,7 @@ impl Node {
             slot,
             pods: Vec::new(),
             requested: Resources::default(),
-            requested_list: ResourceList::new(),
+            requested_exactly: Sums::default(),
             non_zero: (0, 0),
             ports: BTreeMap::new(),
         }
@@ -60,8 +86,12 @@ impl Node {
 
     /// Allocatable less requested, at least zero; `pods` is the number of further pods.
     pub fn free(&self) -> ResourceList {
-        let mut free = self.info.allocatable.clone();
-        sub_list(&mut free, &self.requested_list);
+        let mut free = (*self.info.allocatable).clone();
+        for (name, amount) in &self.requested_exactly.0 {
+            if let Some(rest) = free.get_mut(&**name) {
+                *rest -= amount;
+            }
+        }
         if let Some(pods) = free.get_mut("pods") {
             *pods -= &Quantity::from_units(self.pod_count());
         }
@@ -82,7 +112,7 @@ impl Node {
         self.take(&pod.uid);
         let requests = &pod.spec.requests;
         self.requested.add(&requests.total);
-        add_list(&mut self.requested_list, &requests.list);
+        self.requested_exactly.add(&requests.list);
         self.non_zero.0 += requests.non_zero.0;
         self.non_zero.1 += requests.non_zero.1;
         for port in &pod.spec.host_ports {
@@ -97,7 +127,7 @@ impl Node {
         let pod = self.pods.remove(self.find(uid).ok()?);
         let requests = &pod.spec.requests;
         self.requested.sub(&requests.total);
-        sub_list(&mut self.requested_list, &requests.list);
+        self.requested_exactly.sub(&requests.list);
         self.non_zero.0 -= requests.non_zero.0;
         self.non_zero.1 -= requests.non_zero.1;
         for port in &pod.spec.host_ports {

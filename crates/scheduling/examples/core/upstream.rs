@@ -1,0 +1,43 @@
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// One work for both sides.
+pub(crate) struct Work<'a> {
+    pub(crate) documents: &'a Path,
+    pub(crate) workload: &'a str,
+    pub(crate) nodes: usize,
+    pub(crate) pods: usize,
+}
+
+impl Work<'_> {
+    fn path(&self) -> PathBuf {
+        self.documents.join(format!("{}-{}.json", self.workload, self.nodes))
+    }
+
+    /// The work as a document.
+    pub(crate) fn document(&self) -> Result<Value, Box<dyn Error>> {
+        let path = self.path();
+        let text =
+            std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// Lets upstream do it, with so many threads or as many as it likes, and write the document. Pods a second.
+    pub(crate) fn measure(&self, referee: &Path, threads: Option<u32>) -> Result<f64, Box<dyn Error>> {
+        let mut command = Command::new(referee);
+        command.args(["-bench", "-bench-workloads", self.workload, "-bench-dump"]).arg(self.documents);
+        command.args(["-bench-nodes", &self.nodes.to_string(), "-bench-pods", &self.pods.to_string()]);
+        if let Some(threads) = threads {
+            command.env("GOMAXPROCS", threads.to_string());
+        }
+        let output = command.output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+        let answer: Value = serde_json::from_slice(&output.stdout)?;
+        answer["pods_per_s"].as_f64().ok_or_else(|| "the referee does not say how fast it was".into())
+    }
+}
