@@ -183,7 +183,7 @@ fn feed_binding<B: AnyBinding>(cache: &Cache, queue: &Queue<SourceKey>, cluster:
 
 async fn resync(context: &Context, queue: &Queue<SourceKey>) {
     loop {
-        tokio::time::sleep(jitter(RESYNC)).await;
+        tokio::time::sleep(jitter(RESYNC, &RESYNC)).await;
         add_all(queue, context.cache.keys());
     }
 }
