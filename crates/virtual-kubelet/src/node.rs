@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 /// Labels that say what a node is, where it stands or whom it belongs to: never taken over from a target.
 const OWN_PREFIXES: &[&str] = &["node-role.kubernetes.io/", "virtual-kubelet.io/", keys::PREFIX];
-const OWN_LABELS: &[&str] = &["kubernetes.io/hostname"];
 
 /// Conditions of a kubelet that mean nothing here, so that what waits for them does not wait.
 const FINE: &[(&str, &str)] = &[
@@ -32,6 +31,8 @@ pub(crate) fn base_labels(key: &TargetKey) -> BTreeMap<String, String> {
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .collect();
+    // As every kubelet does: one topology domain for each virtual node.
+    labels.insert("kubernetes.io/hostname".to_owned(), names::label_value(&key.virtual_node()));
     if key.namespace.is_empty() {
         labels.insert(keys::CLUSTER_TARGET_NAME.to_owned(), names::label_value(&key.name));
     } else {
@@ -47,8 +48,7 @@ pub(crate) fn labels(target: &Facts, summary: &Summary) -> BTreeMap<String, Stri
     let mut labels = base_labels(&target.key);
     let excluded = target.excluded.as_deref().and_then(|pattern| regex::Regex::new(pattern).ok());
     for (key, value) in &summary.labels {
-        let own =
-            OWN_LABELS.contains(&key.as_str()) || OWN_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+        let own = OWN_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
         let hidden = excluded.as_ref().is_some_and(|pattern| pattern.is_match(&format!("{key}={value}")));
         if !own && !hidden {
             labels.entry(key.clone()).or_insert_with(|| value.clone());
