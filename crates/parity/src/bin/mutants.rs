@@ -110,7 +110,7 @@ impl Bench<'_> {
     /// After how many pods the error was found; None if it was not.
     fn try_out(&self, mutant: &Mutant) -> Result<Option<u64>> {
         let path = self.copy.join("crates/scheduling/src").join(mutant.file);
-        let right = mutant.source(self.workspace)?;
+        let right = mutant.source(self.copy)?;
         write(&path, &mutant.apply(&right)?)?;
         let found = self.build().and_then(|()| self.compare());
         write(&path, &right)?;
