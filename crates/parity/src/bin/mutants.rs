@@ -24,10 +24,13 @@ struct Args {
     /// The referee's program; by default it is built.
     #[arg(long)]
     referee: Option<PathBuf>,
-    /// The profile of the copy's builds; the default one has a folder of its own below `target`.
-    #[arg(long, default_value = "mutants")]
+    /// The profile of the copy's builds.
+    #[arg(long, default_value = "e2e")]
     profile: String,
 }
+
+/// Where the copy is built. Not where the workspace is: cargo would take one for the other.
+const BUILD: &str = "target/mutants-build";
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -98,7 +101,7 @@ impl Bench<'_> {
                 self.profile,
             ])
             .arg("--target-dir")
-            .arg(self.workspace.join("target"))
+            .arg(self.workspace.join(BUILD))
             .stdin(Stdio::null())
             .output()
             .context("cannot start cargo")?;
@@ -119,7 +122,7 @@ impl Bench<'_> {
 
     fn compare(&self) -> Result<Option<u64>> {
         let folder = if self.profile == "dev" { "debug" } else { self.profile };
-        let output = Command::new(self.workspace.join("target").join(folder).join("parity"))
+        let output = Command::new(self.workspace.join(BUILD).join(folder).join("parity"))
             .args(["--until-difference", "--pods", &self.pods.to_string(), "--referee"])
             .arg(self.referee)
             .stdin(Stdio::null())
