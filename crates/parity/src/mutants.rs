@@ -75,8 +75,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a request of the whole node is hopeless",
         "plugins/resources.rs",
-        "shortage.request > shortage.allocatable {",
-        "shortage.request >= shortage.allocatable {",
+        "request > node.info.room.of(kind) {",
+        "request >= node.info.room.of(kind) {",
     ),
     mutant(
         "a node takes one pod too many",
