@@ -115,7 +115,8 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
         }),
         owners: parts.services && random.chance(70),
     };
-    let pods: Vec<_> = (0..theme.pods).map(|index| make.placed(random, index)).collect();
+    let mut pods: Vec<_> = (0..theme.pods).map(|index| make.placed(random, index)).collect();
+    pod::part_ports(&mut pods);
     document.insert("pods".to_owned(), json!(pods));
     if make.owners {
         owners(random, &mut document);

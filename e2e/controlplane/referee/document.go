@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,8 +41,6 @@ type document struct {
 	CSIDrivers             []*storagev1.CSIDriver          `json:"csiDrivers,omitempty"`
 	CSIStorageCapacities   []*storagev1.CSIStorageCapacity `json:"csiStorageCapacities,omitempty"`
 	VolumeAttachments      []*storagev1.VolumeAttachment   `json:"volumeAttachments,omitempty"`
-
-	DeviceClasses []*resourcev1.DeviceClass `json:"deviceClasses,omitempty"`
 
 	Pending []*corev1.Pod `json:"pending,omitempty"`
 }

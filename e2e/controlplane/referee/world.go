@@ -128,7 +128,6 @@ func (w *world) fill(d *document, pods []*corev1.Pod) error {
 		put(storage.CSIDrivers().Informer(), d.CSIDrivers),
 		put(storage.CSIStorageCapacities().Informer(), d.CSIStorageCapacities),
 		put(storage.VolumeAttachments().Informer(), d.VolumeAttachments),
-		put(w.informers.Resource().V1().DeviceClasses().Informer(), d.DeviceClasses),
 	} {
 		if err != nil {
 			return err

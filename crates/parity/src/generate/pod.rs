@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::node::name;
@@ -29,13 +31,16 @@ impl Make<'_> {
             return pod;
         }
         pod["spec"]["nodeName"] = json!(name(random.below(theme.nodes)));
+        // No two start at once: which of two equals has to go is chance in upstream.
+        let (day, hour, second) = (1 + index / 1440, index % 24, index / 24 % 60);
         let minute = random.below(60);
-        pod["status"] = json!({"phase": "Running", "startTime": format!("2026-01-01T00:{minute:02}:00Z")});
+        let start = format!("2026-01-{day:02}T{hour:02}:{minute:02}:{second:02}Z");
+        pod["status"] = json!({"phase": "Running", "startTime": start});
         if random.chance(4) {
             pod["status"]["phase"] = json!(random.pick(&["Succeeded", "Failed"]));
         }
         if random.chance(4) {
-            pod["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+            pod["metadata"]["deletionTimestamp"] = json!("2026-02-01T00:00:00Z");
             if theme.parts.preemption && random.chance(50) {
                 pod["status"]["conditions"] = json!([{
                     "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
@@ -255,5 +260,26 @@ fn resize(random: &mut Random, pod: &mut Value) {
             "status": "True",
             "reason": random.pick(&["Infeasible", "Deferred"]),
         }]);
+    }
+}
+
+/// Takes host ports away that another pod of the node has already. No kubelet runs two such pods, and upstream forgets
+/// both when one goes.
+pub(super) fn part_ports(pods: &mut [Value]) {
+    let mut taken = HashSet::new();
+    for pod in pods {
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+        for list in ["containers", "initContainers"] {
+            let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
+                let Some(port) = container.pointer_mut("/ports/0").and_then(Value::as_object_mut) else {
+                    continue;
+                };
+                let key = (node.clone(), port.get("hostPort").cloned(), port.get("protocol").cloned());
+                if !taken.insert(key) {
+                    port.remove("hostPort");
+                }
+            }
+        }
     }
 }
