@@ -44,6 +44,10 @@ enum Event {
     /// A node gets other labels, taints, sizes or images, or the same again.
     Change(u64),
     Namespace,
+    /// A pod waits for a node from now on, and this again some time later.
+    Nomination,
+    /// A pod gives up the node that it waited for.
+    Abandoned(Arc<str>),
 }
 
 /// How many operations there were, and what came of them.
@@ -91,6 +95,8 @@ impl Churn {
             let app = if number.is_multiple_of(3) { "db" } else { "web" };
             let namespace = if number.is_multiple_of(4) { "two" } else { "one" };
             let metadata = json!({"name": "template", "namespace": namespace, "labels": {"app": app}});
+            let mut spec = spec;
+            spec["priority"] = json!(number % 3);
             let raw = json!({"metadata": metadata, "spec": spec});
             churn.templates.push(PodInfo::parse(&raw).map_err(|error| error.to_string())?);
         }
@@ -103,6 +109,7 @@ impl Churn {
         }
         churn.after(1, Event::Arrival);
         churn.after(100_000, Event::Namespace);
+        churn.after(5_000, Event::Nomination);
         Ok(churn)
     }
 
@@ -192,6 +199,13 @@ impl Churn {
                 }
                 self.after(40_000, Event::Change(number));
             }
+            Event::Nomination => {
+                self.nominate();
+                self.after(5_000, Event::Nomination);
+            }
+            Event::Abandoned(uid) => {
+                self.snapshot.nominator_mut().remove(&uid);
+            }
             Event::Namespace => {
                 let team = *self.numbers.pick(&["a", "b"]);
                 self.snapshot.set_namespace("two", labels(&[("team", team)]));
@@ -201,11 +215,23 @@ impl Churn {
         Ok(())
     }
 
-    fn arrive(&mut self) -> Result<(), String> {
+    /// A new pod, whose template is chosen at random.
+    fn pod(&mut self) -> PodInfo {
         self.pods += 1;
         let uid: Arc<str> = Arc::from(format!("p{}", self.pods));
         let template = self.numbers.pick(&self.templates).clone();
-        let pod = PodInfo { uid: Arc::clone(&uid), name: Arc::clone(&uid), ..template };
+        PodInfo { uid: Arc::clone(&uid), name: uid, ..template }
+    }
+
+    fn nominate(&mut self) {
+        let (pod, number) = (self.pod(), self.numbers.below(self.nodes));
+        self.after(10_000, Event::Abandoned(Arc::clone(&pod.uid)));
+        self.snapshot.nominator_mut().nominate(Arc::new(pod), &Arc::from(format!("n{number}")));
+    }
+
+    fn arrive(&mut self) -> Result<(), String> {
+        let pod = self.pod();
+        let uid = Arc::clone(&pod.uid);
         if self.numbers.below(16) == 0 {
             self.check(&pod)?;
         }
@@ -245,6 +271,12 @@ impl Churn {
         }
         for (node, pod) in self.snapshot.pods() {
             fresh.assume(Arc::clone(pod), &node.info.name);
+        }
+        for number in 0..self.nodes {
+            let node = Arc::from(format!("n{number}"));
+            for pod in self.snapshot.nominator().waiting(&node) {
+                fresh.nominator_mut().nominate(Arc::clone(pod), &node);
+            }
         }
         for template in self.templates.clone() {
             let (kept, made) = (

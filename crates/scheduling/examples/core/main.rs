@@ -8,7 +8,6 @@ mod ours;
 mod upstream;
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -55,65 +54,63 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 fn compare(args: &Args, workload: &str, nodes: usize) -> Result<Value, Box<dyn Error>> {
     let work = upstream::Work { documents: &args.documents, workload, nodes, pods: args.pods };
     let (mut ours, mut theirs, mut one_thread) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours_cpu, mut theirs_cpu) = (Vec::new(), Vec::new());
     let mut last = None;
     for _ in 0..args.rounds.max(1) {
         if let Some(referee) = &args.referee {
-            theirs.push(work.measure(referee, None)?);
-            one_thread.push(work.measure(referee, Some(1))?);
+            theirs.push(work.measure(referee, None)?.pods_per_second);
+            let alone = work.measure(referee, Some(1))?;
+            one_thread.push(alone.pods_per_second);
+            theirs_cpu.push(alone.cpu_us);
         }
         let measured = ours::measure(&work.document()?, &MEMORY)?;
         ours.push(measured.pods_per_second);
+        ours_cpu.extend(measured.cpu_us);
         last = Some(measured);
     }
     let measured = last.ok_or("no round")?;
     let (ours, theirs, one_thread) = (median(ours), median(theirs), median(one_thread));
-    let ratio = |theirs: Option<f64>| Some(ours? / theirs?);
+    let (ours_cpu, theirs_cpu) = (median(ours_cpu), median(theirs_cpu));
+    let ratio = |more: Option<f64>, less: Option<f64>| Some(more? / less?);
     Ok(json!({
         "workload": workload, "nodes": nodes,
-        "ours_pods_per_s": ours, "upstream_pods_per_s": theirs, "ratio": ratio(theirs),
-        "upstream_one_thread_pods_per_s": one_thread, "ratio_one_thread": ratio(one_thread),
+        "ours_pods_per_s": ours, "upstream_pods_per_s": theirs, "ratio": ratio(ours, theirs),
+        "upstream_one_thread_pods_per_s": one_thread, "ratio_one_thread": ratio(ours, one_thread),
+        "ours_cpu_us": ours_cpu, "upstream_cpu_us": theirs_cpu, "ratio_cpu": ratio(theirs_cpu, ours_cpu),
         "scheduled": measured.scheduled, "refused": measured.refused, "p99_us": measured.p99_us,
         "bytes_per_node": measured.bytes_per_node, "bytes_per_pod": measured.bytes_per_pod,
         "cache_bytes_per_node": measured.cache_bytes_per_node,
     }))
 }
 
+/// The columns of the table: a heading, the value's name, digits after the point.
+const COLUMNS: [(&str, &str, usize); 13] = [
+    ("nodes", "nodes", 0),
+    ("ours/s", "ours_pods_per_s", 0),
+    ("upstream/s", "upstream_pods_per_s", 0),
+    ("ratio", "ratio", 1),
+    ("1 thread/s", "upstream_one_thread_pods_per_s", 0),
+    ("ratio", "ratio_one_thread", 1),
+    ("ours us", "ours_cpu_us", 0),
+    ("their us", "upstream_cpu_us", 0),
+    ("ratio", "ratio_cpu", 1),
+    ("p99 us", "p99_us", 0),
+    ("B/node", "bytes_per_node", 0),
+    ("B/pod", "bytes_per_pod", 0),
+    ("cache", "cache_bytes_per_node", 0),
+];
+
 fn table(rows: &[Value]) -> String {
-    let mut text = format!(
-        "{:14} {:>6} {:>10} {:>10} {:>7} {:>12} {:>7} {:>8} {:>7} {:>6} {:>6}\n",
-        "workload",
-        "nodes",
-        "ours/s",
-        "upstream/s",
-        "ratio",
-        "one thread/s",
-        "ratio",
-        "p99 us",
-        "B/node",
-        "B/pod",
-        "cache"
-    );
-    let number = |row: &Value, name: &str, digits: usize| match row[name].as_f64() {
-        Some(value) => format!("{value:.digits$}"),
-        None => "-".to_owned(),
-    };
+    let mut text = format!("{:12}", "workload");
+    for (heading, ..) in COLUMNS {
+        text += &format!(" {heading:>10}");
+    }
     for row in rows {
-        // Writing to a text cannot fail.
-        let _ignored = writeln!(
-            text,
-            "{:14} {:>6} {:>10} {:>10} {:>7} {:>12} {:>7} {:>8} {:>7} {:>6} {:>6}",
-            row["workload"].as_str().unwrap_or_default(),
-            number(row, "nodes", 0),
-            number(row, "ours_pods_per_s", 0),
-            number(row, "upstream_pods_per_s", 0),
-            number(row, "ratio", 1),
-            number(row, "upstream_one_thread_pods_per_s", 0),
-            number(row, "ratio_one_thread", 1),
-            number(row, "p99_us", 0),
-            number(row, "bytes_per_node", 0),
-            number(row, "bytes_per_pod", 0),
-            number(row, "cache_bytes_per_node", 0),
-        );
+        text += &format!("\n{:12}", row["workload"].as_str().unwrap_or_default());
+        for (_, name, digits) in COLUMNS {
+            let value = row[name].as_f64().map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+            text += &format!(" {value:>10}");
+        }
     }
     text
 }
@@ -128,7 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let mut out = std::io::stdout();
-    write!(out, "{}", table(&rows))?;
+    writeln!(out, "{}", table(&rows))?;
     writeln!(out, "{}", json!({"work": "core", "rows": rows}))?;
     Ok(())
 }

@@ -4,6 +4,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
+/// How upstream did.
+pub(crate) struct Measured {
+    pub(crate) pods_per_second: f64,
+    /// Processor time of the whole process a pod.
+    pub(crate) cpu_us: f64,
+}
+
 /// One work for both sides.
 pub(crate) struct Work<'a> {
     pub(crate) documents: &'a Path,
@@ -25,8 +32,8 @@ impl Work<'_> {
         Ok(serde_json::from_slice(&text)?)
     }
 
-    /// Lets upstream do it, with so many threads or as many as it likes, and write the document. Pods a second.
-    pub(crate) fn measure(&self, referee: &Path, threads: Option<u32>) -> Result<f64, Box<dyn Error>> {
+    /// Lets upstream do it, with so many threads or as many as it likes, and write the document.
+    pub(crate) fn measure(&self, referee: &Path, threads: Option<u32>) -> Result<Measured, Box<dyn Error>> {
         let mut command = Command::new(referee);
         command.args(["-bench", "-bench-workloads", self.workload, "-bench-dump"]).arg(self.documents);
         command.args(["-bench-nodes", &self.nodes.to_string(), "-bench-pods", &self.pods.to_string()]);
@@ -38,6 +45,9 @@ impl Work<'_> {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
         }
         let answer: Value = serde_json::from_slice(&output.stdout)?;
-        answer["pods_per_s"].as_f64().ok_or_else(|| "the referee does not say how fast it was".into())
+        let number =
+            |name: &str| answer[name].as_f64().ok_or_else(|| format!("the referee does not say {name}"));
+        let cpu_us = 1e6 * number("cpu_seconds")? / number("pods")?;
+        Ok(Measured { pods_per_second: number("pods_per_s")?, cpu_us })
     }
 }

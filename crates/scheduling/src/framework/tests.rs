@@ -169,6 +169,86 @@ impl Plugin for Outside {
 }
 
 #[test]
+fn the_short_way_asks_plugins_that_know_nothing_of_it() {
+    let build = |strict| Framework::builder().with(Box::new(Outside { strict }), 1000).build();
+    let (snapshot, mut cache) = (three(), Cache::default());
+    for cores in ["1", "1", "2", "100"] {
+        let pod = pod("p", cpu(cores));
+        let long = build(false).evaluate(&pod, &snapshot).map(|all| (all.node, all.score)).ok();
+        let short = build(false).schedule(&mut cache, &pod, &snapshot).ok();
+        assert_eq!(short.map(|best| (best.node, best.score)), long, "{cores}");
+    }
+    let refused = build(true).schedule(&mut Cache::default(), &pod("p", cpu("1")), &snapshot);
+    assert_eq!(refused.expect_err("strict").plugins.iter().copied().collect::<Vec<_>>(), ["Outside"]);
+}
+
+/// Says of each node, from what is placed on it alone, how much it likes it, and scales in its own way.
+struct Crowds;
+
+struct Crowd;
+
+impl NodeScore for Crowd {
+    fn score(&self, node: &Node) -> i64 {
+        node.pod_count()
+    }
+
+    fn normalize(&self, scores: &mut [i64]) {
+        let most = scores.iter().copied().max().unwrap_or_default();
+        scores.iter_mut().for_each(|score| *score = MAX_SCORE - (most - *score));
+    }
+}
+
+impl Plugin for Crowds {
+    fn name(&self) -> &'static str {
+        "Crowds"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node
+    }
+
+    fn pre_score<'a>(&'a self, _: Cycle<'a>, _: &'a [&'a Node]) -> Option<Box<dyn NodeScore + 'a>> {
+        Some(Box::new(Crowd))
+    }
+
+    fn hint(&self, _event: &Event, _cycle: Cycle<'_>) -> bool {
+        false
+    }
+}
+
+#[test]
+fn kept_scores_follow_what_is_placed() {
+    let framework = Framework::builder().with(Box::new(Crowds), 1000).build();
+    let (mut snapshot, mut cache) = (three(), Cache::default());
+    for (round, home) in ["n2", "n3", "n3"].into_iter().enumerate() {
+        let placed = Arc::new(pod(&format!("placed-{round}"), json!({})));
+        snapshot.assume(placed, &Arc::from(home));
+        for _ in 0..2 {
+            let best = framework.schedule(&mut cache, &pod("p", cpu("1")), &snapshot).expect("a node");
+            let all = framework.evaluate(&pod("p", cpu("1")), &snapshot).expect("a node");
+            assert_eq!((&*best.node, best.score), (&*all.node, all.score));
+            assert_eq!(&*best.node, if round == 0 { "n2" } else { &*all.node });
+        }
+    }
+    assert_eq!(&*framework.schedule(&mut cache, &pod("p", cpu("1")), &snapshot).expect("a node").node, "n3");
+}
+
+#[test]
+fn another_snapshot_is_not_taken_for_the_one_before() {
+    let (framework, mut cache) = (Framework::builder().build(), Cache::default());
+    let snapshot = three();
+    let pod = pod("p", cpu("2"));
+    let mut copy = snapshot.clone();
+    copy.remove_node("n2");
+    for _ in 0..3 {
+        for (world, want) in [(&snapshot, "n2"), (&copy, "n3")] {
+            let best = framework.schedule(&mut cache, &pod, world).expect("a node");
+            assert_eq!(&*best.node, want);
+        }
+    }
+}
+
+#[test]
 fn a_plugin_from_outside_takes_part_at_every_point() {
     let build = |strict| {
         let builder = Framework::builder().without(&["DefaultPreemption"]);
