@@ -329,17 +329,19 @@ impl Model {
             NodeSeen::Usable(info) => info,
             NodeSeen::Unusable { name, .. } => return self.node_gone(&name, now),
         };
-        let old = self.snapshot.node(&info.name).map(|node| Arc::new(node.info.clone()));
-        let change = self.snapshot.set_node((*info).clone());
+        let name = Arc::clone(&info.name);
+        let old = self.snapshot.node(&name).map(|node| Arc::clone(&node.info));
+        let change = self.snapshot.set_node(*info);
         self.memo.clear();
         self.publication.touch();
-        if !change.is_empty() {
-            self.happened(&Event::Node { old, node: Arc::from(info), change }, now);
+        let node = self.snapshot.node(&name).filter(|_| !change.is_empty());
+        if let Some(node) = node.map(|node| Arc::clone(&node.info)) {
+            self.happened(&Event::Node { old, node, change }, now);
         }
     }
 
     fn node_gone(&mut self, name: &str, now: u64) {
-        let old = self.snapshot.node(name).map(|node| Arc::new(node.info.clone()));
+        let old = self.snapshot.node(name).map(|node| Arc::clone(&node.info));
         self.snapshot.remove_node(name);
         self.memo.clear();
         self.publication.touch();

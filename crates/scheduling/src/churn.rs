@@ -193,7 +193,7 @@ impl Churn {
             }
             Event::Change(number) => {
                 if let Some(node) = self.snapshot.node(&format!("n{number}")) {
-                    let same = node.info.clone();
+                    let same = NodeInfo::clone(&node.info);
                     self.snapshot.set_node(same);
                     self.set_node(number)?;
                 }
@@ -267,7 +267,7 @@ impl Churn {
             fresh.set_namespace(namespace, self.snapshot.namespace(namespace).cloned().unwrap_or_default());
         }
         for node in self.snapshot.nodes() {
-            fresh.set_node(node.info.clone());
+            fresh.set_node(NodeInfo::clone(&node.info));
         }
         for (node, pod) in self.snapshot.pods() {
             fresh.assume(Arc::clone(pod), &node.info.name);

@@ -81,7 +81,7 @@ impl Snapshot {
         self.sizes.share(&mut info.allocatable);
         let slot = self.slot(&info.name);
         let Some(Some(node)) = self.slots.get_mut(slot) else { return NodeChange::default() };
-        if node.exists && node.info == info {
+        if node.exists && *node.info == info {
             return NodeChange::default();
         }
         let change = if node.exists {
@@ -90,7 +90,7 @@ impl Snapshot {
             self.count += 1;
             NodeChange { added: true, ..NodeChange::default() }
         };
-        let old = std::mem::replace(&mut node.info, info);
+        let old = std::mem::replace(&mut node.info, Arc::new(info));
         node.exists = true;
         self.images.set(slot, &old.images, &node.info.images);
         for topology in self.topologies.values_mut() {
@@ -108,7 +108,7 @@ impl Snapshot {
             node.exists = false;
             self.count -= 1;
             let unknown = NodeInfo::unknown(Arc::clone(&node.info.name));
-            let gone = std::mem::replace(&mut node.info, unknown);
+            let gone = std::mem::replace(&mut node.info, Arc::new(unknown));
             self.images.set(slot, &gone.images, &BTreeMap::new());
             self.topologies.values_mut().for_each(|topology| topology.set(slot, None));
             self.log.note(slot);
@@ -297,7 +297,7 @@ impl Snapshot {
             return *slot;
         }
         let slot = self.gaps.pop_first().unwrap_or(self.slots.len());
-        let node = Node::new(NodeInfo::unknown(Arc::clone(name)), slot);
+        let node = Node::new(Arc::new(NodeInfo::unknown(Arc::clone(name))), slot);
         match self.slots.get_mut(slot) {
             Some(gap) => *gap = Some(node),
             None => self.slots.push(Some(node)),

@@ -266,7 +266,7 @@ fn a_plugin_from_outside_takes_part_at_every_point() {
     assert_eq!(diagnosis.nomination, Nomination::Node(Arc::from("n1")));
     assert_eq!(&*diagnosis.candidates[0].victims[0].name, "victim");
     let cycle = Cycle { pod: &pod, snapshot: &snapshot };
-    let gone = Event::NodeGone(Arc::new(node("n1").info.clone()));
+    let gone = Event::NodeGone(Arc::clone(&node("n1").info));
     assert!(build(true).hint(&gone, cycle, &diagnosis.plugins));
     assert!(!build(true).hint(&Event::Namespace, cycle, &diagnosis.plugins));
 }

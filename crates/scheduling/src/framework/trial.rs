@@ -36,8 +36,10 @@ pub struct Trial<'t, 'a> {
 
 impl<'t, 'a> Trial<'t, 'a> {
     fn new(filters: &'t mut Prepared<'a>, cycle: Cycle<'a>, node: &Node) -> Self {
-        let ahead = cycle.snapshot.nominator().ahead_of(cycle.pod, &node.info.name).cloned().collect();
-        Self { filters, node: node.clone(), ahead, away: Vec::new() }
+        let ahead = cycle.snapshot.nominator().ahead_of(cycle.pod, &node.info.name);
+        // Who has a place already does not take two.
+        let ahead = ahead.filter(|pod| cycle.snapshot.place_of(&pod.uid).is_none()).cloned().collect();
+        Self { filters, node: node.sketch(), ahead, away: Vec::new() }
     }
 
     /// The node with the changes so far.
@@ -47,7 +49,7 @@ impl<'t, 'a> Trial<'t, 'a> {
 
     /// Takes a pod of the node away.
     pub fn take_away(&mut self, uid: &str) {
-        if let Some(pod) = self.node.take(uid) {
+        if let Some(pod) = self.node.erase(uid) {
             self.filters.remove_pod(&pod, &self.node);
             self.away.push(pod);
         }
@@ -57,7 +59,7 @@ impl<'t, 'a> Trial<'t, 'a> {
     pub fn put_back(&mut self, uid: &str) {
         if let Some(index) = self.away.iter().position(|pod| *pod.uid == *uid) {
             let pod = self.away.swap_remove(index);
-            self.node.put(Arc::clone(&pod));
+            self.node.draw(Arc::clone(&pod));
             self.filters.add_pod(&pod, &self.node);
         }
     }
@@ -66,22 +68,28 @@ impl<'t, 'a> Trial<'t, 'a> {
     /// that wants one of them near.
     pub fn judge(&mut self) -> Result<(), Refusal> {
         if !self.ahead.is_empty() {
-            self.judge_crowded()?;
+            self.crowded(Prepared::filter)?;
         }
         self.filters.filter(&self.node)
     }
 
-    fn judge_crowded(&mut self) -> Result<(), Refusal> {
+    /// [`Self::judge`] without reasons.
+    pub fn admits(&mut self) -> bool {
+        (self.ahead.is_empty() || self.crowded(Prepared::admits)) && self.filters.admits(&self.node)
+    }
+
+    /// Asks with the pods on the node that wait for it.
+    fn crowded<T>(&mut self, ask: impl Fn(&Prepared<'a>, &Node) -> T) -> T {
         for pod in &self.ahead {
-            self.node.put(Arc::clone(pod));
+            self.node.draw(Arc::clone(pod));
             self.filters.add_pod(pod, &self.node);
         }
-        let verdict = self.filters.filter(&self.node);
+        let answer = ask(self.filters, &self.node);
         for pod in &self.ahead {
-            self.node.take(&pod.uid);
+            self.node.erase(&pod.uid);
             self.filters.remove_pod(pod, &self.node);
         }
-        verdict
+        answer
     }
 }
 
@@ -101,6 +109,10 @@ impl<'a> Prepared<'a> {
             return self.filter(node);
         }
         Trial::new(self, cycle, node).judge()
+    }
+
+    fn admits(&self, node: &Node) -> bool {
+        self.filters.iter().all(|(_, filter)| filter.admits(node))
     }
 
     fn add_pod(&mut self, pod: &PodInfo, node: &Node) {

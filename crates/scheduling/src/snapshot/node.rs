@@ -9,7 +9,8 @@ use crate::resources::{ResourceList, Resources, clamp_list};
 /// A node and what is placed on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    pub info: NodeInfo,
+    /// Shared, so that a copy of the node to try things out on costs little.
+    pub info: Arc<NodeInfo>,
     /// False while only pods speak of it.
     pub(super) exists: bool,
     /// Its place in the snapshot, and in every column.
@@ -52,7 +53,7 @@ impl Sums {
 }
 
 impl Node {
-    pub(super) fn new(info: NodeInfo, slot: usize) -> Self {
+    pub(super) fn new(info: Arc<NodeInfo>, slot: usize) -> Self {
         Self {
             info,
             exists: false,
@@ -107,12 +108,31 @@ impl Node {
         self.pods.binary_search_by(|pod| (*pod.uid).cmp(uid))
     }
 
+    /// A copy to try things out on, which does not know how much is free exactly.
+    pub(crate) fn sketch(&self) -> Self {
+        Self {
+            info: Arc::clone(&self.info),
+            exists: self.exists,
+            slot: self.slot,
+            pods: self.pods.clone(),
+            requested: self.requested.clone(),
+            requested_exactly: Sums::default(),
+            non_zero: self.non_zero,
+            ports: self.ports.clone(),
+        }
+    }
+
     /// Places a pod here; one of the same UID gives way.
-    pub(crate) fn put(&mut self, pod: Arc<PodInfo>) {
+    pub(super) fn put(&mut self, pod: Arc<PodInfo>) {
         self.take(&pod.uid);
+        self.requested_exactly.add(&pod.spec.requests.list);
+        self.draw(pod);
+    }
+
+    /// Places a pod on a [`Self::sketch`], where it is not yet.
+    pub(crate) fn draw(&mut self, pod: Arc<PodInfo>) {
         let requests = &pod.spec.requests;
         self.requested.add(&requests.total);
-        self.requested_exactly.add(&requests.list);
         self.non_zero.0 += requests.non_zero.0;
         self.non_zero.1 += requests.non_zero.1;
         for port in &pod.spec.host_ports {
@@ -123,11 +143,17 @@ impl Node {
         }
     }
 
-    pub(crate) fn take(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+    pub(super) fn take(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let pod = self.erase(uid)?;
+        self.requested_exactly.sub(&pod.spec.requests.list);
+        Some(pod)
+    }
+
+    /// Takes a pod away from a [`Self::sketch`].
+    pub(crate) fn erase(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let pod = self.pods.remove(self.find(uid).ok()?);
         let requests = &pod.spec.requests;
         self.requested.sub(&requests.total);
-        self.requested_exactly.sub(&requests.list);
         self.non_zero.0 -= requests.non_zero.0;
         self.non_zero.1 -= requests.non_zero.1;
         for port in &pod.spec.host_ports {

@@ -98,7 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn rebuilt(snapshot: &Snapshot) -> Vec<Node> {
     let mut fresh = Snapshot::default();
     for node in snapshot.nodes() {
-        fresh.set_node(node.info.clone());
+        fresh.set_node(NodeInfo::clone(&node.info));
     }
     for (node, pod) in snapshot.pods() {
         fresh.assume(Arc::clone(pod), &node.info.name);

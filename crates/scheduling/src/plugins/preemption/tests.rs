@@ -252,7 +252,7 @@ fn on_a_node_that_cannot_be_freed_there_is_nothing_to_wait_for() {
     let mut world = world().only("n1").with("n1", make("a", 4, 0));
     world.0.remove_pod("f2");
     world.0.assume(Arc::new(leaving("b", 0, "PreemptionByScheduler")), &Arc::from("n2"));
-    let cordoned = world.0.node("n2").expect("a node").info.clone();
+    let cordoned = NodeInfo::clone(&world.0.node("n2").expect("a node").info);
     world.0.set_node(NodeInfo { unschedulable: true, ..cordoned });
     world.check(nominated(9, 4, "n2"), "n1", &["a"]);
 }
@@ -319,7 +319,7 @@ fn a_pod_that_no_victim_helps_hears_so_and_waits_for_no_node() {
     world.0.remove_pod("f2");
     world.0.remove_pod("f3");
     for name in ["n2", "n3"] {
-        let info = world.0.node(name).expect("a node").info.clone();
+        let info = NodeInfo::clone(&world.0.node(name).expect("a node").info);
         world.0.set_node(NodeInfo { unschedulable: true, ..info });
     }
     world.check_not(make("p", 4, 9), HELPLESS, &Nomination::Clear);

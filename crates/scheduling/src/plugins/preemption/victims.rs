@@ -89,7 +89,7 @@ pub(super) fn select<'a>(
 fn leaving(pods: Vec<(Lower, bool)>, trial: &mut Trial<'_, '_>) -> Vec<Lower> {
     let leaves = |lower: &Lower| {
         trial.put_back(&lower.pod.uid);
-        let leaves = trial.judge().is_err();
+        let leaves = !trial.admits();
         if leaves {
             trial.take_away(&lower.pod.uid);
         }
