@@ -1,10 +1,11 @@
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::budget::Budget;
-use crate::framework::{Framework, Nomination};
+use crate::framework::{Framework, Nomination, PreFilter};
 use crate::node::NodeInfo;
 use crate::snapshot::Snapshot;
 
@@ -342,6 +343,37 @@ fn the_search_stops_when_enough_was_found_and_one_way_breaks_no_budget() {
     let world = self::world().with("n1", make("a", 4, 0)).with("n2", make("b", 4, 0));
     let diagnosis = framework.evaluate(&make("p", 4, 9).pod(), &world.with("n3", make("c", 4, 0)).0);
     assert_eq!(diagnosis.expect_err("full").candidates.len(), 1);
+}
+
+/// A filter from outside that refuses every node once and then has forgotten why.
+#[derive(Default)]
+struct Forgetful(Mutex<HashSet<Arc<str>>>);
+
+impl Plugin for Forgetful {
+    fn name(&self) -> &'static str {
+        "Forgetful"
+    }
+
+    fn pre_filter<'a>(&'a self, _cycle: Cycle<'a>) -> PreFilter<'a> {
+        PreFilter::Filter(Box::new(|node: &Node| {
+            let first = self.0.lock().expect("no panic before").insert(Arc::clone(&node.info.name));
+            if first { Err(Rejection::unschedulable("forgetful")) } else { Ok(()) }
+        }))
+    }
+
+    fn hint(&self, _event: &Event, _cycle: Cycle<'_>) -> bool {
+        false
+    }
+}
+
+#[test]
+fn room_that_costs_nobody_anything_is_a_slip_of_a_filter_and_nobody_goes() {
+    let world = world().only("n1").with("n1", make("a", 1, 0));
+    let framework = Framework::builder().with(Box::new(Forgetful::default()), 0).build();
+    let diagnosis = framework.evaluate(&make("p", 1, 9).pod(), &world.0).expect_err("forgetful");
+    let sentence = "preemption: expected at least one victim pod on node \"n1\"";
+    assert_eq!(diagnosis.post_filter.as_deref(), Some(sentence));
+    assert_eq!((diagnosis.candidates.len(), &diagnosis.nomination), (0, &Nomination::Keep));
 }
 
 #[test]
