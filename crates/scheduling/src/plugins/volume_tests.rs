@@ -582,7 +582,7 @@ fn a_pod_that_is_gone_helps_who_wants_its_volumes_or_its_place() {
 #[test]
 fn a_node_helps_if_it_is_new_or_has_other_labels() {
     let pod = user("p", &["c"]);
-    let node = Arc::new(cluster().node("n1").expect("a node").info.clone());
+    let node = Arc::clone(&cluster().node("n1").expect("a node").info);
     let event = |change: NodeChange| {
         let old = (!change.added).then(|| Arc::clone(&node));
         Event::Node { old, node: Arc::clone(&node), change }
