@@ -14,8 +14,8 @@ pub struct Args {
     pub reserved_seconds: u64,
     /// A scheduler name whose pods are placed too, with the default plugins unless the file of --config says
     /// otherwise. May be repeated.
-    #[arg(long = "profile", env = "MULTICLUSTER_PROFILES", value_delimiter = ',')]
-    pub profiles: Vec<String>,
+    #[arg(long, env = "MULTICLUSTER_PROFILES", value_delimiter = ',')]
+    pub profile: Vec<String>,
     /// A KubeSchedulerConfiguration (v1) file. The pods of its profiles are placed too.
     #[arg(long, env = "MULTICLUSTER_SCHEDULER_CONFIG")]
     pub config: Option<PathBuf>,
@@ -47,7 +47,7 @@ impl Args {
             config = Config::parse_text(&text)
                 .with_context(|| format!("the configuration {} is not valid", path.display()))?;
         }
-        for name in self.profiles.iter().filter(|name| !name.is_empty()) {
+        for name in self.profile.iter().filter(|name| !name.is_empty()) {
             if !config.profiles.iter().any(|profile| profile.scheduler_name == *name) {
                 config.profiles.push(Profile::named(name));
             }
@@ -61,8 +61,8 @@ mod tests {
     use super::*;
 
     fn args(profiles: &[&str], config: Option<PathBuf>) -> Args {
-        let profiles = profiles.iter().map(|name| (*name).to_owned()).collect();
-        Args { reserved_seconds: 30, profiles, config, chaperons: Chaperons::Auto }
+        let profile = profiles.iter().map(|name| (*name).to_owned()).collect();
+        Args { reserved_seconds: 30, profile, config, chaperons: Chaperons::Auto }
     }
 
     #[track_caller]

@@ -74,7 +74,7 @@ impl Profile {
 
     /// The plugins of this profile.
     pub fn framework(&self) -> Framework {
-        self.arrangement.framework(&self.args)
+        self.arrangement.framework(&self.args).looking_at(self.percentage_of_nodes)
     }
 }
 

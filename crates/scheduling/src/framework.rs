@@ -7,6 +7,7 @@ mod event;
 mod part;
 mod profiles;
 mod schedule;
+mod share;
 #[cfg(test)]
 mod tests;
 mod trial;

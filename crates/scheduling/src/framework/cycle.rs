@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::PluginArgs;
+use crate::framework::share::Share;
 use crate::framework::{
     Code, Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Nomination, Plugin, PostFilter, PreFilter,
     QueueSort, Refusal, Rejection, Trials,
@@ -22,6 +23,8 @@ pub(super) struct Entry {
 pub struct Framework {
     pub(super) entries: Vec<Entry>,
     sort: Box<dyn QueueSort>,
+    /// None: every node is looked at.
+    pub(super) share: Option<Share>,
 }
 
 /// Chooses the plugins of a [`Framework`].
@@ -52,7 +55,7 @@ impl FrameworkBuilder {
     }
 
     pub fn build(self) -> Framework {
-        Framework { entries: self.entries, sort: self.sort }
+        Framework { entries: self.entries, sort: self.sort, share: None }
     }
 }
 
@@ -114,6 +117,12 @@ impl Framework {
         FrameworkBuilder { entries, sort: Box::new(plugins::PrioritySort) }.build()
     }
 
+    /// Looks for feasible nodes among a share of all, in percent, but for a hundred at least. None: all are looked at.
+    #[must_use]
+    pub fn looking_at(self, percentage: Option<u8>) -> Self {
+        Self { share: percentage.map(Share::new), ..self }
+    }
+
     /// Names of the plugins in their order.
     pub fn plugins(&self) -> impl Iterator<Item = &'static str> {
         self.entries.iter().map(|entry| entry.plugin.name())
@@ -156,7 +165,7 @@ impl Framework {
         if let Some(node) = nominated(&mut prepared, cycle, &mut diagnosis) {
             return Ok(Selection::only(node));
         }
-        let feasible = filter_nodes(&mut prepared, cycle, &mut diagnosis);
+        let feasible = self.filter_nodes(&mut prepared, cycle, &mut diagnosis);
         let error = diagnosis.refused.iter().find(|node| node.refusal.code == Code::Error);
         if let Some(NodeRefusal { refusal, .. }) = error.cloned() {
             let what = format!("{:?} filter plugin", refusal.plugin);
@@ -294,6 +303,44 @@ impl Framework {
         diagnosis
     }
 
+    /// The feasible nodes, or as many of them as are looked for.
+    fn filter_nodes<'a>(
+        &self,
+        prepared: &mut Prepared<'a>,
+        cycle: Cycle<'a>,
+        diagnosis: &mut Diagnosis,
+    ) -> Vec<&'a Node> {
+        let only = prepared.only.clone();
+        let asked = cycle
+            .snapshot
+            .nodes()
+            .filter(|node| only.as_ref().is_none_or(|only| only.contains(&*node.info.name)));
+        let mut feasible = Vec::new();
+        let mut ask = |node: &'a Node, feasible: &mut Vec<&'a Node>| match prepared.judge(cycle, node) {
+            Ok(()) => feasible.push(node),
+            Err(refusal) => {
+                diagnosis.refused.push(NodeRefusal { node: Arc::clone(&node.info.name), refusal });
+            }
+        };
+        let Some(share) = &self.share else {
+            asked.for_each(|node| ask(node, &mut feasible));
+            return feasible;
+        };
+        let nodes: Vec<_> = asked.collect();
+        let (tail, head) = nodes.split_at(share.begin(nodes.len()));
+        let enough = share.enough(nodes.len());
+        let mut asked = 0;
+        for node in head.iter().chain(tail) {
+            if feasible.len() >= enough {
+                break;
+            }
+            ask(node, &mut feasible);
+            asked += 1;
+        }
+        share.asked(asked, nodes.len());
+        feasible
+    }
+
     fn rank(&self, cycle: Cycle<'_>, feasible: &[&Node]) -> Vec<Ranked> {
         let mut totals = vec![0i64; feasible.len()];
         // With one feasible node there is nothing to choose.
@@ -338,26 +385,6 @@ fn nominated<'a>(
         diagnosis.refused.push(NodeRefusal { node: Arc::clone(&node.info.name), refusal });
     }
     None
-}
-
-fn filter_nodes<'a>(
-    prepared: &mut Prepared<'a>,
-    cycle: Cycle<'a>,
-    diagnosis: &mut Diagnosis,
-) -> Vec<&'a Node> {
-    let mut feasible = Vec::new();
-    for node in cycle.snapshot.nodes() {
-        if prepared.only.as_ref().is_some_and(|only| !only.contains(&*node.info.name)) {
-            continue;
-        }
-        match prepared.judge(cycle, node) {
-            Ok(()) => feasible.push(node),
-            Err(refusal) => {
-                diagnosis.refused.push(NodeRefusal { node: Arc::clone(&node.info.name), refusal });
-            }
-        }
-    }
-    feasible
 }
 
 /// A plugin could not judge. What others said does not count.

@@ -40,8 +40,8 @@ impl Framework {
 
     /// The best node, None if the long way must be taken to say that there is none.
     fn best(&self, cache: &mut Cache, cycle: Cycle<'_>) -> Option<Ranked> {
-        // A pod that waits for a node is tried there alone first.
-        if cycle.pod.nominated.is_some() {
+        // A pod that waits for a node is tried there alone first; a search that ends early has a way of its own.
+        if cycle.pod.nominated.is_some() || self.share.is_some() {
             return None;
         }
         let panel = self.panel(cycle)?;

@@ -270,3 +270,21 @@ fn a_plugin_from_outside_takes_part_at_every_point() {
     assert!(build(true).hint(&gone, cycle, &diagnosis.plugins));
     assert!(!build(true).hint(&Event::Namespace, cycle, &diagnosis.plugins));
 }
+
+#[test]
+fn a_search_for_a_share_of_the_nodes_ends_early_and_goes_on_where_it_ended() {
+    let mut snapshot = Snapshot::default();
+    for number in 0..400 {
+        snapshot.set_node(node(&format!("n{number}"), "1"));
+    }
+    let found = |framework: &Framework| {
+        let selection = framework.evaluate(&pod("p", cpu("1")), &snapshot).expect("a node");
+        let first = selection.ranked.first().map(|ranked| ranked.node.to_string()).unwrap_or_default();
+        (selection.ranked.len(), first)
+    };
+    assert_eq!(found(&Framework::builder().build()).0, 400);
+    let half = Framework::builder().build().looking_at(Some(50));
+    assert_eq!([found(&half), found(&half), found(&half)], [0, 200, 0].map(|n| (200, format!("n{n}"))));
+    let few = Framework::builder().build().looking_at(Some(1));
+    assert_eq!([found(&few), found(&few)], [0, 100].map(|n| (100, format!("n{n}"))));
+}
