@@ -5,8 +5,8 @@ use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    admission, api, budget, bystanders, chart, daemons, drains, ends, identity, outages, owners, placement,
-    refusals, restarts, silence, sources, targets, the_ground, the_recorder, twins,
+    admission, api, budget, bystanders, chart, daemons, drains, ends, identity, ordinary, outages, owners,
+    placement, refusals, restarts, silence, sources, targets, the_ground, the_recorder, twins,
 };
 
 /// What a test does.
@@ -118,6 +118,7 @@ fn life() -> Vec<Case> {
         case!(bystanders::case_005_config_maps_carry_no_finalizer_and_go_at_once),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
+        case!(ordinary::pods_of_a_cluster_that_is_no_target_are_placed_as_kube_scheduler_would, needs_local),
     ]
 }
 

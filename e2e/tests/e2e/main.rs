@@ -18,6 +18,7 @@ mod ends;
 mod guest;
 mod identity;
 mod installed;
+mod ordinary;
 mod outages;
 mod owners;
 mod placement;
