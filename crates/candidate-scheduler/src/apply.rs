@@ -1,6 +1,7 @@
 //! One call per action.
 
 mod evict;
+mod storage;
 mod tell;
 
 use std::sync::Arc;
@@ -68,6 +69,7 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
             }
             result
         }
+        Action::BindStorage { pod, write, .. } => storage::bind(context, pod, write).await,
         Action::RefusePod { pod, uid, version, reason, message, since, nomination } => {
             info!(object = %pod, reason = %message, "fits nowhere");
             let mut patch = refusal(context.clock.now(), (uid, version), message, since.as_deref());
@@ -98,6 +100,7 @@ fn kind(action: &Action) -> &'static str {
         Action::Release { .. } => "release",
         Action::Refuse { .. } => "refuse",
         Action::Bind { .. } => "bind",
+        Action::BindStorage { .. } => "bind_storage",
         Action::RefusePod { .. } => "refuse_pod",
         Action::Unnominate { .. } => "unnominate",
         Action::Disrupt(_) => "disrupt",

@@ -10,13 +10,15 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    LimitRange, Namespace, ReplicationController, ResourceQuota, Service, ServiceAccount,
+    LimitRange, Namespace, PersistentVolume, PersistentVolumeClaim, ReplicationController, ResourceQuota,
+    Service, ServiceAccount,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource, ResourceExt};
 use runtime::{CancellationToken, Chain, Runtime, watch};
-use scheduling::{Labels, Owner, OwnerKind};
+use scheduling::{Labels, Owner, OwnerKind, volumes};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
@@ -26,7 +28,7 @@ use tracing::{info, warn};
 
 use crate::apply::{Context, apply};
 use crate::metrics::Metrics;
-use crate::observe::{BudgetSeen, Change, ChaperonSeen, Name, NodeSeen, PodSeen, Seen};
+use crate::observe::{BudgetSeen, Change, ChaperonSeen, Name, NodeSeen, PodSeen, Read, Seen, StorageSeen};
 use crate::plan::{Action, Model, Outcome, Settings};
 use runtime::standby::Term;
 
@@ -67,7 +69,7 @@ pub async fn lead(
     let Some(cluster_uid) = cluster_uid(&context, &settings, &stop).await else { return Ok(()) };
     let (seen, inbox) = mpsc::channel(BUFFER);
     let watches = Watches { runtime: &runtime, stop: &stop, seen };
-    let mut tasks = watches.start(settings.chaperons);
+    let mut tasks = watches.start(&settings);
     let model = Model::new(Settings { cluster_uid, ..settings });
     schedule((&context, &term), model, inbox, &stop).await;
     tasks.shutdown().await;
@@ -167,8 +169,7 @@ struct Watches<'a> {
 }
 
 impl Watches<'_> {
-    /// `chaperons`: whether this cluster is a target.
-    fn start(self, chaperons: bool) -> JoinSet<()> {
+    fn start(self, settings: &Settings) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let unfinished = Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
         self.objects::<Node>(&mut tasks, Config::default());
@@ -179,10 +180,24 @@ impl Watches<'_> {
         self.objects::<ReplicationController>(&mut tasks, Config::default());
         self.objects::<ReplicaSet>(&mut tasks, Config::default());
         self.objects::<StatefulSet>(&mut tasks, Config::default());
-        if chaperons {
+        if settings.storage {
+            self.storage(&mut tasks);
+        }
+        if settings.chaperons {
             self.target(&mut tasks);
         }
         tasks
+    }
+
+    /// What says where storage is.
+    fn storage(&self, tasks: &mut JoinSet<()>) {
+        self.objects::<PersistentVolumeClaim>(tasks, Config::default());
+        self.objects::<PersistentVolume>(tasks, Config::default());
+        self.objects::<StorageClass>(tasks, Config::default());
+        self.objects::<CSINode>(tasks, Config::default());
+        self.objects::<CSIDriver>(tasks, Config::default());
+        self.objects::<CSIStorageCapacity>(tasks, Config::default());
+        self.objects::<VolumeAttachment>(tasks, Config::default());
     }
 
     /// What a target watches besides.
@@ -379,6 +394,43 @@ owners!(
     ReplicationController: |controller| json!(controller.spec.as_ref().map(|spec| &spec.selector)),
     ReplicaSet: |set| json!(set.spec.selector),
     StatefulSet: |set| json!(set.spec.selector)
+);
+
+/// Kinds whose objects say where storage is.
+macro_rules! storage {
+    ($($kind:ident: $left:ident, $seen:ident),*) => {$(
+        impl Reduce for $kind {
+            type Left = Read<volumes::$left>;
+            type Key = Name;
+
+            fn reduce(&self) -> Read<volumes::$left> {
+                let value = serde_json::to_value(self).unwrap_or_default();
+                let read = volumes::$left::parse(&value);
+                if let Err(error) = &read {
+                    warn!(object = %self.key(), error = %Chain(error), "cannot be read; it is as if it did not exist");
+                }
+                (self.key(), read.ok())
+            }
+
+            fn key(&self) -> Name {
+                Name::new(&self.namespace().unwrap_or_default(), &self.name_any())
+            }
+
+            fn wrap(change: Change<Read<volumes::$left>, Name>) -> Seen {
+                Seen::Storage(StorageSeen::$seen(change))
+            }
+        }
+    )*};
+}
+
+storage!(
+    PersistentVolumeClaim: Claim, Claim,
+    PersistentVolume: PersistentVolume, Volume,
+    StorageClass: StorageClass, Class,
+    CSINode: CsiNode, CsiNode,
+    CSIDriver: CsiDriver, CsiDriver,
+    CSIStorageCapacity: StorageCapacity, Capacity,
+    VolumeAttachment: VolumeAttachment, Attachment
 );
 
 async fn forward(

@@ -1,14 +1,16 @@
 //! The candidate scheduler of a target cluster; or alone, a scheduler of one ordinary cluster.
 //!
 //! **Watches** nodes, unfinished pods, namespaces, PodDisruptionBudgets, and whom Services, ReplicationControllers,
-//! ReplicaSets and StatefulSets select; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
+//! ReplicaSets and StatefulSets select; if it has profiles besides that of delegates PersistentVolumeClaims,
+//! PersistentVolumes, StorageClasses, and what CSI drivers say of nodes and storage; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
 //! quotas, limit ranges and admission webhooks only that they changed.
 //!
 //! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
 //! `reserved-attempt`) or, while it has no delegate, the condition `PodScheduled=False` with the reason; bindings of
 //! pods with its scheduler names that have no node yet, and the same condition on those that fit nowhere, with the node
 //! that room is made on (`nominatedNodeName`); on pods of lower priority the condition `DisruptionTarget` before it
-//! deletes them to make that room, and an event `Preempted`; the ClusterSummary `singleton`.
+//! deletes them to make that room, and an event `Preempted`; of a pod of such a profile that needs storage the `claimRef`
+//! of PersistentVolumes, or on its claims the annotation `selected-node`; the ClusterSummary `singleton`.
 //!
 //! **Promises**
 //! - A PodChaperon is scheduled as if it were the pod that admission would make of it, which a dry run tells.
@@ -19,7 +21,10 @@
 //!   forgets which nodes those were, but keeps none of them reserved.
 //! - A refusal is written only on the state that it is about, and never once a node is reserved.
 //! - After a restart everything that was promised is counted again before anything is decided.
-//! - A pod that needs what this release does not know (claims, for example) is refused in words, never placed.
+//! - A pod that needs what this release does not know (resource claims, for example, or any storage of a delegate) is
+//!   refused in words, never placed.
+//! - A pod is bound only when its storage is. What was written for it stays when it is scheduled again, so that a crash
+//!   between any two writes costs a try and no storage.
 //! - Real pods make pods of lower priority go as upstream's do, with its budgets, choices and words. A PodChaperon never
 //!   does, and nobody takes what was promised to one.
 //! - No event `Scheduled` is written for delegates: their PodChaperon tells the story. Pods of other profiles get
@@ -40,6 +45,7 @@ pub mod plan;
 mod standby;
 
 use anyhow::Context as _;
+use api::keys;
 use runtime::Runtime;
 use tracing::warn;
 
@@ -66,6 +72,7 @@ const fn right(
 }
 
 const OURS: &str = "multicluster.admiralty.io";
+const STORAGE: &str = "storage.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// What the ServiceAccount may do in the whole cluster. Leases come from the shared rules of leader election.
@@ -89,6 +96,23 @@ pub const RIGHTS: &[Right] = &[
         &["patch"],
         "says on a real pod why it fits nowhere and where room is made for it; on those that make room, why they go",
     ),
+    right(
+        "",
+        "persistentvolumeclaims",
+        &["list", "watch", "patch"],
+        "which storage pods of other profiles than delegates' need; says for which node it is to be made",
+    ),
+    right(
+        "",
+        "persistentvolumes",
+        &["list", "watch", "patch"],
+        "which storage there is and from where it can be reached; binds it to the claims of such pods",
+    ),
+    right(STORAGE, "storageclasses", &["list", "watch"], "when and where storage is made"),
+    right(STORAGE, "csinodes", &["list", "watch"], "how many volumes a node can attach"),
+    right(STORAGE, "csidrivers", &["list", "watch"], "which drivers tell how much storage is left"),
+    right(STORAGE, "csistoragecapacities", &["list", "watch"], "how much storage is left, and for whom"),
+    right(STORAGE, "volumeattachments", &["list", "watch"], "what is attached to a node"),
     right("policy", "poddisruptionbudgets", &["list", "watch"], "whom to spare when room is made"),
     right(
         "events.k8s.io",
@@ -130,15 +154,18 @@ pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
     }
     let mode = mode::Mode { args: &args, alone: !config.profiles.is_empty() };
     let Some(chaperons) = mode.is_target(&runtime).await else { return Ok(()) };
+    let storage = config.profiles.iter().any(|profile| profile.scheduler_name != keys::CANDIDATE_SCHEDULER);
     let settings = Settings {
         reserved_seconds: args.reserved_seconds,
         config,
         chaperons,
+        storage,
         owners: true,
         ..Settings::default()
     };
     let metrics = metrics::Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;
-    let standby = standby::Standby { client: &runtime.client, readiness: &runtime.readiness, chaperons };
+    let standby =
+        standby::Standby { client: &runtime.client, readiness: &runtime.readiness, chaperons, storage };
     standby.begin();
     let work = |stop| lead(runtime.clone(), settings.clone(), metrics.clone(), stop);
     tokio::select! {

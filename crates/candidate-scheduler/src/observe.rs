@@ -6,6 +6,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use api::{ClusterSummary, keys, raw};
+use scheduling::volumes::{
+    Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass, VolumeAttachment,
+};
 use scheduling::{Budget, Labels, NodeInfo, Owner, OwnerKind, PodInfo};
 use serde_json::{Value, json};
 
@@ -277,6 +280,26 @@ pub enum Change<T, K> {
     Gone(K),
 }
 
+/// An object by its name, None if it cannot be read: it is as if it did not exist.
+pub type Read<T> = (Name, Option<T>);
+
+/// What a watch saw of the objects that say where storage is. Objects of the whole cluster have an empty namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StorageSeen {
+    Claim(Change<Read<Claim>, Name>),
+    Volume(Change<Read<PersistentVolume>, Name>),
+    Class(Change<Read<StorageClass>, Name>),
+    CsiNode(Change<Read<CsiNode>, Name>),
+    CsiDriver(Change<Read<CsiDriver>, Name>),
+    Capacity(Change<Read<StorageCapacity>, Name>),
+    Attachment(Change<Read<VolumeAttachment>, Name>),
+}
+
+impl StorageSeen {
+    /// How many kinds there are.
+    pub const KINDS: usize = 7;
+}
+
 /// Something that the watches saw.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Seen {
@@ -285,6 +308,8 @@ pub enum Seen {
     Chaperon(Change<ChaperonSeen, Name>),
     Namespace(Change<(Arc<str>, Labels), Arc<str>>),
     Budget(Change<BudgetSeen, Name>),
+    /// Claims, volumes, and what CSI drivers say.
+    Storage(StorageSeen),
     /// Services or controllers of pods.
     Owners(OwnerKind, Change<Owner, Name>),
     Summary(Option<Box<ClusterSummary>>),

@@ -3,6 +3,7 @@
 //! The shell tells it what it saw and how writes ended, with the time in milliseconds since any fixed origin; it
 //! answers with writes. One owner, no locks: what is decided is counted before the next decision.
 
+mod binding;
 mod calls;
 mod chaperons;
 mod kubelets;
@@ -12,6 +13,7 @@ mod preemption;
 mod refusals;
 mod reservations;
 mod retries;
+mod storage;
 mod story;
 mod summary;
 mod templates;
@@ -29,7 +31,8 @@ use scheduling::{
 };
 use serde_json::Value;
 
-use crate::observe::{Change, Name, NodeSeen, Seen, TemplateKey};
+use crate::observe::{Change, Name, NodeSeen, Seen, StorageSeen, TemplateKey};
+use binding::Binding;
 pub use calls::{Action, Admission, Eviction, Outcome, Story};
 use chaperons::Chaperon;
 use pods::Pod;
@@ -62,6 +65,9 @@ pub struct Settings {
     pub config: Config,
     /// PodChaperons and the ClusterSummary are watched: this cluster is a target.
     pub chaperons: bool,
+    /// Claims, volumes and what CSI drivers say are watched. Without, pods with claims are placed nowhere; delegates
+    /// are not in any case.
+    pub storage: bool,
     /// Services and controllers of pods are watched, and nothing is decided before they were seen.
     pub owners: bool,
 }
@@ -74,6 +80,7 @@ impl Default for Settings {
             reserved_seconds: 30,
             config: Config::of_names(&[]),
             chaperons: true,
+            storage: false,
             owners: false,
         }
     }
@@ -94,6 +101,7 @@ struct Synced {
     pods: bool,
     chaperons: bool,
     budgets: bool,
+    storage: storage::Listed,
     owners: BTreeSet<OwnerKind>,
 }
 
@@ -101,7 +109,8 @@ impl Synced {
     fn all(&self, settings: &Settings) -> bool {
         let chaperons = self.chaperons || !settings.chaperons;
         let owners = !settings.owners || OwnerKind::ALL.iter().all(|kind| self.owners.contains(kind));
-        self.nodes && self.pods && chaperons && owners && self.budgets
+        let storage = !settings.storage || self.storage.len() == StorageSeen::KINDS;
+        self.nodes && self.pods && chaperons && owners && storage && self.budgets
     }
 }
 
@@ -130,6 +139,10 @@ pub struct Model {
     pods: HashMap<Name, Pod>,
     /// The delegate of each chaperon, by the chaperon's UID.
     delegates: HashMap<Arc<str>, Name>,
+    /// Storage that pods wait for.
+    bindings: BTreeMap<Name, Binding>,
+    /// What they wait for may have happened.
+    storage_touched: bool,
     /// Room that is being made, by the UID of the pod that needs it.
     rooms: HashMap<Arc<str>, Room>,
     templates: BTreeMap<TemplateKey, Template>,
@@ -167,6 +180,8 @@ impl Model {
             chaperons: HashMap::new(),
             pods: HashMap::new(),
             delegates: HashMap::new(),
+            bindings: BTreeMap::new(),
+            storage_touched: false,
             rooms: HashMap::new(),
             templates: BTreeMap::new(),
             synced: Synced::default(),
@@ -194,6 +209,7 @@ impl Model {
             Seen::Chaperon(change) => self.see_chaperons(change, now),
             Seen::Namespace(change) => self.see_namespaces(change, now),
             Seen::Budget(change) => self.see_budgets(change),
+            Seen::Storage(seen) => self.see_storage(seen, now),
             Seen::Owners(kind, change) => self.see_owners(kind, change),
             Seen::Summary(summary) => self.publication.seen(summary),
             Seen::Admission(namespace) => self.forget_admission(namespace.as_deref()),
@@ -213,6 +229,7 @@ impl Model {
                 | Action::Release { .. }
                 | Action::Refuse { .. }
                 | Action::Bind { .. }
+                | Action::BindStorage { .. }
                 | Action::RefusePod { .. }
                 | Action::Unnominate { .. }
                 | Action::Disrupt(_)
@@ -234,6 +251,9 @@ impl Model {
                 self.refuse_ended(&chaperon, &uid, &outcome, now);
             }
             (Action::Bind { pod, uid, node }, outcome) => self.bind_ended((&pod, &uid), &node, &outcome, now),
+            (Action::BindStorage { pod, uid, write }, outcome) => {
+                self.storage_written((&pod, &uid), &write, outcome, now);
+            }
             (Action::RefusePod { pod, uid, .. }, outcome) => self.pod_refusal_ended(&pod, &uid, &outcome),
             (Action::Disrupt(eviction), outcome) => self.disrupt_ended(eviction, &outcome, now),
             (Action::Evict(eviction), outcome) => self.evict_ended(eviction, &outcome, now),
@@ -249,6 +269,10 @@ impl Model {
         self.repeat(now);
         if self.started {
             self.expire(now);
+            if std::mem::take(&mut self.storage_touched) || self.next_binding().is_some_and(|due| due <= now)
+            {
+                self.check_bindings(now);
+            }
             self.refresh_templates(now);
             if self.recalling.is_empty() {
                 while let Some(queued) = self.queue.pop(now, Judge::new(&self.profiles, &self.snapshot)) {
@@ -276,7 +300,8 @@ impl Model {
         let queue = self.queue.next_wakeup().filter(|_| self.recalling.is_empty());
         let deadline = self.deadlines.first().map(|(time, _)| *time);
         let rewording = self.rewordings.first().map(|(time, _)| *time);
-        [queue, deadline, rewording, retry, self.next_template(), self.publication.next_wakeup()]
+        let storage = self.next_binding();
+        [queue, deadline, rewording, retry, storage, self.next_template(), self.publication.next_wakeup()]
             .into_iter()
             .flatten()
             .min()
@@ -332,6 +357,7 @@ impl Model {
         let name = Arc::clone(&info.name);
         let old = self.snapshot.node(&name).map(|node| Arc::clone(&node.info));
         let change = self.snapshot.set_node(*info);
+        self.storage_touched = true;
         self.memo.clear();
         self.publication.touch();
         let node = self.snapshot.node(&name).filter(|_| !change.is_empty());
@@ -343,6 +369,7 @@ impl Model {
     fn node_gone(&mut self, name: &str, now: u64) {
         let old = self.snapshot.node(name).map(|node| Arc::clone(&node.info));
         self.snapshot.remove_node(name);
+        self.storage_touched = true;
         self.memo.clear();
         self.publication.touch();
         if let Some(old) = old {
@@ -375,8 +402,11 @@ impl Model {
         self.happened(&Event::Namespace, now);
     }
 
-    /// The best node for a pod. A refusal holds for all equal pods until something changes.
+    /// The best node for a chaperon. A refusal holds for all equal pods until something changes.
     fn evaluate(&mut self, pod: &PodInfo) -> Result<Arc<str>, Arc<Diagnosis>> {
+        if let Some(diagnosis) = self.refuse_storage(pod) {
+            return Err(Arc::new(diagnosis));
+        }
         let class = Arc::as_ptr(&pod.spec) as usize;
         if let Some((_, diagnosis)) = self.memo.get(&class) {
             return Err(Arc::clone(diagnosis));
@@ -390,7 +420,8 @@ impl Model {
 
     /// The best node for one pod, one of `avoided` only if no other fits.
     fn choose(&mut self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Box<Diagnosis>> {
-        if let Some(diagnosis) = self.refuse_storage(pod) {
+        let delegate = pod.spec.scheduler_name == keys::CANDIDATE_SCHEDULER;
+        if let Some(diagnosis) = self.refuse_storage(pod).filter(|_| delegate || !self.settings.storage) {
             return Err(Box::new(diagnosis));
         }
         let framework = self.profiles.of(pod);
@@ -403,7 +434,8 @@ impl Model {
         Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
     }
 
-    /// Claims are not watched here, so a pod that has some is placed nowhere, rather than wrongly.
+    /// Of delegates, claims are not understood between clusters yet, so that one that has some is placed nowhere, rather
+    /// than wrongly.
     fn refuse_storage(&self, pod: &PodInfo) -> Option<Diagnosis> {
         let refusals = pod.spec.storage_refusals();
         if refusals.is_empty() {

@@ -10,9 +10,11 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    LimitRange, Namespace, ReplicationController, ResourceQuota, Service, ServiceAccount,
+    LimitRange, Namespace, PersistentVolume, PersistentVolumeClaim, ReplicationController, ResourceQuota,
+    Service, ServiceAccount,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::{Client, Resource};
 use runtime::admin::Readiness;
 use runtime::standby;
@@ -32,6 +34,8 @@ pub(crate) struct Standby<'a> {
     pub(crate) readiness: &'a Readiness,
     /// This cluster is a target.
     pub(crate) chaperons: bool,
+    /// Claims and volumes are watched.
+    pub(crate) storage: bool,
 }
 
 impl Standby<'_> {
@@ -56,7 +60,18 @@ impl Standby<'_> {
             name::<MutatingWebhookConfiguration>(),
             name::<ValidatingWebhookConfiguration>(),
         ];
-        for kind in everywhere.into_iter().chain(target.into_iter().filter(|_| self.chaperons)) {
+        let storage = [
+            name::<PersistentVolumeClaim>(),
+            name::<PersistentVolume>(),
+            name::<StorageClass>(),
+            name::<CSINode>(),
+            name::<CSIDriver>(),
+            name::<CSIStorageCapacity>(),
+            name::<VolumeAttachment>(),
+        ];
+        let target = target.into_iter().filter(|_| self.chaperons);
+        let storage = storage.into_iter().filter(|_| self.storage);
+        for kind in everywhere.into_iter().chain(target).chain(storage) {
             self.readiness.set(kind, false);
         }
     }
@@ -76,6 +91,13 @@ impl Standby<'_> {
         self.check_kind::<ReplicationController>().await;
         self.check_kind::<ReplicaSet>().await;
         self.check_kind::<StatefulSet>().await;
+        self.check_kind::<PersistentVolumeClaim>().await;
+        self.check_kind::<PersistentVolume>().await;
+        self.check_kind::<StorageClass>().await;
+        self.check_kind::<CSINode>().await;
+        self.check_kind::<CSIDriver>().await;
+        self.check_kind::<CSIStorageCapacity>().await;
+        self.check_kind::<VolumeAttachment>().await;
         self.check_kind::<PodChaperon>().await;
         self.check_kind::<ClusterSummary>().await;
         self.check_kind::<ServiceAccount>().await;
@@ -117,16 +139,19 @@ mod tests {
 
     #[track_caller]
     fn missing(words: &'static [&'static str]) -> Vec<&'static str> {
-        missing_where(true, words)
+        missing_where((true, true), words)
     }
 
     #[track_caller]
-    fn missing_where(chaperons: bool, words: &'static [&'static str]) -> Vec<&'static str> {
+    fn missing_where(
+        (chaperons, storage): (bool, bool),
+        words: &'static [&'static str],
+    ) -> Vec<&'static str> {
         let readiness = Readiness::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let client = refusing(words);
-            let standby = Standby { client: &client, readiness: &readiness, chaperons };
+            let standby = Standby { client: &client, readiness: &readiness, chaperons, storage };
             standby.begin();
             standby.check().await;
         });
@@ -138,12 +163,12 @@ mod tests {
         assert!(missing(&["nothing"]).is_empty());
         assert_eq!(missing(&["podchaperons"]), ["podchaperons"]);
         assert_eq!(missing(&["/nodes", "watch="]), ["nodes"], "a right to list alone is too little");
-        assert_eq!(missing(&["/"]).len(), 15, "every watch has a condition of its own");
+        assert_eq!(missing(&["/"]).len(), 22, "every watch has a condition of its own");
     }
 
     #[test]
     fn a_cluster_that_is_no_target_needs_none_of_our_kinds() {
-        let missing = missing_where(false, &["/"]);
+        let missing = missing_where((false, false), &["/"]);
         assert_eq!(missing.len(), 8);
         assert!(!missing.contains(&"podchaperons") && !missing.contains(&"clustersummaries"), "{missing:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use scheduling::{Nomination, PodInfo};
+use scheduling::{Nomination, PodInfo, VolumeWrite};
 use serde_json::Value;
 
 use crate::observe::{Name, TemplateKey};
@@ -42,6 +42,13 @@ pub enum Action {
         pod: Name,
         uid: Arc<str>,
         node: Arc<str>,
+    },
+    /// Bind a volume to a claim of a pod, or say on a claim for which node its volume is to be made, unless the object
+    /// has changed since it was seen.
+    BindStorage {
+        pod: Name,
+        uid: Arc<str>,
+        write: VolumeWrite,
     },
     /// Say on a pod why it cannot be scheduled and for which node it waits now, unless anything changed since
     /// `version`.

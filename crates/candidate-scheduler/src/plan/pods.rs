@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use api::keys;
-use scheduling::{Event, Judge, Nomination, PodChange, PodInfo, Queued};
+use scheduling::{Event, Judge, Nomination, PodChange, PodInfo, Queued, VolumePlan};
 
 use crate::observe::{Change, Name, PodSeen, Refusal};
 use crate::plan::{Action, Ended, Key, Model, Outcome};
@@ -50,6 +50,16 @@ impl Pod {
     /// The resourceVersion that was seen or written last.
     pub(super) fn version(&self) -> Arc<str> {
         Arc::clone(&self.version)
+    }
+
+    /// Takes back the binding under way.
+    pub(super) fn taken_back(&mut self) -> Option<Queued<Key>> {
+        self.binding.take()
+    }
+
+    /// The scheduler name of a pod whose binding is under way.
+    pub(super) fn scheduler(&self) -> &str {
+        self.binding.as_ref().map_or("", |queued| &queued.pod.spec.scheduler_name)
     }
 
     /// It is bound, or about to be.
@@ -122,6 +132,7 @@ impl Model {
 
     fn pod_is_bound(&mut self, name: &Name, info: &Arc<PodInfo>, first_sight: bool, now: u64) {
         self.queue.remove(&Key::Pod(name.clone()));
+        self.forget_storage(name);
         let old = self.snapshot.pod(&info.uid).cloned();
         if old.as_ref().is_some_and(|old| **old == **info) {
             return;
@@ -154,6 +165,7 @@ impl Model {
 
     fn pod_gone(&mut self, name: &Name, now: u64) {
         let Some(pod) = self.pods.remove(name) else { return };
+        self.forget_storage(name);
         self.queue.remove(&Key::Pod(name.clone()));
         self.needs_no_room(&pod.uid, now);
         if let Some(chaperon) = &pod.chaperon
@@ -197,8 +209,17 @@ impl Model {
         match chosen {
             Ok(node) => {
                 self.counts.placed += 1;
+                let plan = self.storage_plan(&info, &node);
                 self.place(info, &node);
-                self.bind(name, node, queued);
+                if let Some(plan) = plan {
+                    self.bind_storage(name, plan, queued, now);
+                } else {
+                    self.under_way(name, queued);
+                    self.bind_under_way(name, node);
+                }
+            }
+            Err(diagnosis) if diagnosis.error.is_some() => {
+                self.pod_failed(name, queued, diagnosis.message(), now);
             }
             Err(diagnosis) => {
                 self.counts.refused += 1;
@@ -217,11 +238,32 @@ impl Model {
         }
     }
 
-    fn bind(&mut self, name: &Name, node: Arc<str>, mut queued: Queued<Key>) {
+    /// What must happen to claims and volumes before the pod is bound.
+    fn storage_plan(&self, pod: &PodInfo, node: &str) -> Option<VolumePlan> {
+        self.profiles.of(pod).volumes(pod, &self.snapshot, self.snapshot.node(node)?)
+    }
+
+    /// From now on the pod is placed, unless it fails.
+    pub(super) fn under_way(&mut self, name: &Name, mut queued: Queued<Key>) {
         let Some(pod) = self.pods.get_mut(name) else { return };
         self.queue.placed(&mut queued);
         pod.binding = Some(queued);
+    }
+
+    /// Binds a pod that [`Self::under_way`] was said of.
+    pub(super) fn bind_under_way(&mut self, name: &Name, node: Arc<str>) {
+        let Some(pod) = self.pods.get(name) else { return };
         self.actions.push(Action::Bind { pod: name.clone(), uid: Arc::clone(&pod.uid), node });
+    }
+
+    /// Something went wrong with a pod; it is tried again after a pause.
+    pub(super) fn pod_failed(&mut self, name: &Name, queued: Queued<Key>, message: String, now: u64) {
+        let scheduler = queued.pod.spec.scheduler_name.clone();
+        self.attempted(&queued, Ended::Error, now);
+        self.queue.failed(queued, now, Judge::new(&self.profiles, &self.snapshot));
+        self.tell_failure(name, &scheduler, &message);
+        self.refuse_pod(name, Failure { reason: "SchedulerError", message }, Nomination::Keep);
+        self.settle_owner(name, now);
     }
 
     pub(super) fn bind_ended(&mut self, (name, uid): (&Name, &str), node: &str, outcome: &Outcome, now: u64) {

@@ -44,6 +44,10 @@ impl Model {
                 }
                 *version = pod.version();
             }
+            // A pod that does not wait for it any more must not get storage.
+            Action::BindStorage { pod: name, .. } => {
+                return self.bindings.contains_key(name).then_some(action);
+            }
             // Without the pod that needs the room, nobody has to go.
             Action::Disrupt(eviction) | Action::Evict(eviction) => {
                 return self.rooms.contains_key(&eviction.preemptor_uid).then_some(action);

@@ -1,6 +1,7 @@
 mod late;
 mod preemption;
 mod profiles;
+mod storage;
 mod world;
 
 use serde_json::json;

@@ -231,6 +231,7 @@ impl World {
             Action::Unnominate { .. } | Action::Disrupt(_) | Action::Evict(_) | Action::TellVictim(_) => {
                 panic!("all have the same priority")
             }
+            Action::BindStorage { .. } => panic!("delegates have none"),
             Action::Tell(_) => panic!("the story of delegates is told elsewhere"),
         }
     }

@@ -68,13 +68,15 @@ impl VolumePlan {
             return None;
         }
         let Found { bindings, provisions } = wanted.find(node).ok()?;
+        // What is only assumed may never be written by whoever assumed it.
         let bind = |(volume, claim): (&Arc<PersistentVolume>, Arc<Claim>)| {
             let bound = volume.bound_to(&claim);
-            let write = bound != **volume;
+            let write = volumes.volume(&volume.name).is_none_or(|seen| **seen != bound);
             Binding { volume: Arc::new(bound), claim, write }
         };
         let provision = |claim: Arc<Claim>| {
-            let write = claim.selected_node.is_none();
+            let seen = volumes.claim(&claim.namespace, &claim.name);
+            let write = seen.is_none_or(|seen| seen.selected_node.as_ref() != Some(&node.name));
             let selected_node = Some(Arc::clone(&node.name));
             Provision { claim: Arc::new(Claim { selected_node, ..(*claim).clone() }), write }
         };
