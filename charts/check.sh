@@ -283,6 +283,9 @@ profiles() {
   done
   ! grep -q 'podchaperons' "$WORK/out" || fault "profiles: rights for PodChaperons although they are off"
   selectors "profiles" "$WORK/out"
+  has "profiles" '    resources: [persistentvolumeclaims, persistentvolumes]'
+  accepts "no profiles" candidate-scheduler
+  ! grep -q 'persistentvolumes' "$WORK/out" || fault "no profiles: rights for storage that nobody needs"
 }
 
 # preset_arguments PRESET: which values files a preset is.
