@@ -78,8 +78,17 @@ pub const ELECTED_TARGET: &str = key!("elected-target");
 pub const ELECTED_CHAPERON: &str = key!("elected-chaperon");
 /// Annotation of a bound proxy pod and of an allowed PodChaperon: number of the election.
 pub const ELECTION_EPOCH: &str = key!("election-epoch");
-/// Annotation of a proxy pod or PodChaperon: granted without reservation.
+/// Annotation of a proxy pod or PodChaperon: the delegate may be created without a reservation, as a real pending
+/// pod; [`GRANT_PREEMPT`], [`GRANT_SCALE_UP`] or [`GRANT_NO_RESERVATION`]. One target at a time has it.
 pub const GRANT: &str = key!("grant");
+/// Value of [`GRANT`]: pods of lower priority can make way.
+pub const GRANT_PREEMPT: &str = "preempt";
+/// Value of [`GRANT`]: more nodes may come.
+pub const GRANT_SCALE_UP: &str = "scale-up";
+/// Value of [`GRANT`]: the pod's own scheduler places the delegate.
+pub const GRANT_NO_RESERVATION: &str = "no-reservation";
+/// Annotation of a PodChaperon: the delegate must go if it has no node, and none is created any more.
+pub const REVOKED: &str = key!("revoked");
 
 // candidate-scheduler.
 
@@ -97,6 +106,9 @@ pub const CLUSTER_UID: &str = key!("cluster-uid");
 pub const PROTOCOL: &str = key!("protocol");
 /// The protocol that this release speaks.
 pub const PROTOCOL_VERSION: &str = "1";
+
+/// Reason of the condition `PodScheduled=False` of a PodChaperon for which pods of lower priority could make way.
+pub const PREEMPTION_HELPS: &str = "PreemptionHelps";
 
 // chaperon-controller and feedback-controller.
 

@@ -154,6 +154,13 @@ pub fn pod_condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     status.get("conditions")?.as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
+/// Whether the status of a PodChaperon confirms that it was revoked: it has no delegate and gets none.
+#[must_use]
+pub fn confirms_revocation(status: &Value) -> bool {
+    pod_condition(status, "DelegateCreated")
+        .is_some_and(|created| created["status"] == "False" && created["reason"] == "Revoked")
+}
+
 impl Pod {
     /// The node that the pod is bound to; empty while it is not.
     #[must_use]
@@ -203,6 +210,18 @@ impl PodChaperon {
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.annotation(crate::keys::IS_ALLOWED).is_some()
+    }
+
+    /// Whether the delegate may exist without a reservation.
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        self.annotation(crate::keys::GRANT).is_some()
+    }
+
+    /// Whether the source has taken back its election, should the delegate have no node yet.
+    #[must_use]
+    pub fn is_revoked(&self) -> bool {
+        self.annotation(crate::keys::REVOKED).is_some()
     }
 
     /// Whether a node is reserved, whatever the ask that the reservation answers.

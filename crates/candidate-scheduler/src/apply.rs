@@ -53,14 +53,13 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
             }
             result
         }
-        Action::Refuse { chaperon, uid, version, message, since } => {
+        Action::Refuse { chaperon, uid, version, message, since, preempts } => {
             info!(chaperon = %chaperon, reason = %message, "fits nowhere");
-            refuse_chaperon(
-                context,
-                chaperon,
-                &refusal(context.clock.now(), (uid, version), message, since.as_deref()),
-            )
-            .await
+            let mut patch = refusal(context.clock.now(), (uid, version), message, since.as_deref());
+            if *preempts {
+                patch["status"]["conditions"][0]["reason"] = keys::PREEMPTION_HELPS.into();
+            }
+            refuse_chaperon(context, chaperon, &patch).await
         }
         Action::Bind { pod, uid, node } => {
             let result = bind(context, pod, uid, node).await;

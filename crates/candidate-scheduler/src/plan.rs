@@ -26,8 +26,8 @@ use std::sync::Arc;
 use api::keys;
 use scheduling::config::Config;
 use scheduling::{
-    Cache, Classes, Diagnosis, Event, Framework, Judge, Lengths, OwnerKind, PodInfo, PodSpec, Profiles,
-    Queue, Snapshot,
+    Cache, Classes, Diagnosis, Event, Framework, Judge, Lengths, Nomination, OwnerKind, PodInfo, PodSpec,
+    Profiles, Queue, Snapshot,
 };
 use serde_json::Value;
 
@@ -411,11 +411,21 @@ impl Model {
         if let Some((_, diagnosis)) = self.memo.get(&class) {
             return Err(Arc::clone(diagnosis));
         }
-        self.choose(pod, &BTreeSet::new()).map_err(|diagnosis| {
+        self.choose(pod, &BTreeSet::new()).map_err(|mut diagnosis| {
+            if pod.promise {
+                diagnosis.nomination = self.room_at_the_cost_of_others(pod);
+            }
             let diagnosis = Arc::new(*diagnosis);
             self.memo.insert(class, (Arc::clone(&pod.spec), Arc::clone(&diagnosis)));
             diagnosis
         })
+    }
+
+    /// Where a pod would be placed if others made way for it. Nobody is asked to: that takes a grant.
+    fn room_at_the_cost_of_others(&self, pod: &PodInfo) -> Nomination {
+        let real = PodInfo { promise: false, ..pod.clone() };
+        let judged = Judge::new(&self.profiles, &self.snapshot).evaluate(&real);
+        judged.err().map_or(Nomination::Clear, |diagnosis| diagnosis.nomination)
     }
 
     /// The best node for one pod, one of `avoided` only if no other fits.

@@ -38,6 +38,7 @@ impl Action {
             Action::CopyAnnotations(_) => "copy_annotations",
             Action::DeleteDelegate(_) => "delete_delegate",
             Action::DiscardDelegate => "discard_delegate",
+            Action::RevokeDelegate => "revoke_delegate",
             Action::ReleaseDelegate => "release_delegate",
             Action::ReleaseChaperon => "release_chaperon",
         }
@@ -90,9 +91,13 @@ impl<'a> Hands<'a> {
                 self.write_status(chaperon, status).await
             }
             Action::CopyAnnotations(changes) => self.copy_annotations(chaperon, changes).await,
-            Action::DeleteDelegate(grace) => self.delete(pod, *grace).await,
+            Action::DeleteDelegate(grace) => self.delete(pod, *grace, None).await,
+            Action::RevokeDelegate => {
+                info!(namespace = self.key.namespace, chaperon = self.key.name, "revokes the delegate");
+                self.delete(pod, Some(0), Some(pod.resource_version())).await
+            }
             Action::DiscardDelegate => {
-                self.delete(pod, Some(0)).await?;
+                self.delete(pod, Some(0), None).await?;
                 self.context.cache.count_refusal(self.key);
                 self.context.metrics.replacements.with_label_values(&["refused_by_node"]).inc();
                 Ok(())
@@ -253,10 +258,14 @@ impl<'a> Hands<'a> {
         Ok(())
     }
 
-    async fn delete(&self, pod: &Pod, grace: Option<u32>) -> Result<(), Error> {
+    /// Deletes this very pod; with a version only as it was seen.
+    async fn delete(&self, pod: &Pod, grace: Option<u32>, version: Option<&str>) -> Result<(), Error> {
         let params = DeleteParams {
             grace_period_seconds: grace,
-            preconditions: Some(Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid().to_owned()),
+                resource_version: version.map(str::to_owned),
+            }),
             ..DeleteParams::default()
         };
         let deleted = self.pods.delete(&self.key.name, &params).await;

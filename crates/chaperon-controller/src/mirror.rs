@@ -2,7 +2,7 @@
 
 use crate::delegate::has_stopped;
 use crate::plan::{Action, Observed, Plan};
-use crate::status::{DELEGATE_STOPPED, Problem, is_quiet, is_urgent, same, with_problem};
+use crate::status::{DELEGATE_STOPPED, Problem, is_quiet, is_true, is_urgent, same, with_problem};
 use api::raw::is_terminal;
 use api::{Pod, PodChaperon, keys};
 use k8s_openapi::jiff::Timestamp;
@@ -45,9 +45,12 @@ pub(crate) fn copy_status(plan: &mut Plan, chaperon: &PodChaperon, pod: &Pod, se
     if out_of_end || same(&chaperon.status, &status) {
         return;
     }
-    let patience = if is_quiet(&chaperon.status, &status) { QUIET } else { COALESCE };
+    // The source of a granted delegate waits to learn of its node; it knows that of every other.
+    let granted = chaperon.is_granted();
+    let placed = granted && is_true(&status, "PodScheduled") && !is_true(&chaperon.status, "PodScheduled");
+    let patience = if is_quiet(&chaperon.status, &status) && !granted { QUIET } else { COALESCE };
     let left = patience.saturating_sub(seen.held.unwrap_or_default());
-    if left.is_zero() || stopped || is_urgent(&chaperon.status, &status) {
+    if left.is_zero() || stopped || placed || is_urgent(&chaperon.status, &status) {
         plan.actions.push(Action::CopyStatus(status));
     } else {
         plan.holds = true;

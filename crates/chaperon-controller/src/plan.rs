@@ -6,7 +6,7 @@ use crate::delegate::{
 };
 use crate::mirror::{annotation_changes, copy_status, until};
 use crate::status::{DELEGATE_CREATED, LOST, Problem, is_false, lost, same, without_delegate};
-use api::raw::is_terminal;
+use api::raw::{confirms_revocation, is_terminal};
 use api::{Pod, PodChaperon, keys};
 use k8s_openapi::jiff::Timestamp;
 use runtime::Class;
@@ -82,6 +82,8 @@ pub enum Action {
     DeleteDelegate(Option<u32>),
     /// Deletes a delegate that a kubelet refused.
     DiscardDelegate,
+    /// Deletes a delegate that has no node, as it was seen: one that has changed is looked at again.
+    RevokeDelegate,
     /// Removes our finalizer from the delegate.
     ReleaseDelegate,
     /// Removes our finalizer from the PodChaperon.
@@ -226,6 +228,10 @@ fn keep(chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> Plan {
         plan.push_if(pod.is_terminating() && held, Action::ReleaseDelegate);
         return plan;
     }
+    if !ended && chaperon.is_revoked() && pod.node().is_empty() {
+        revoke(&mut plan, chaperon, pod, seen);
+        return plan;
+    }
     if pod.is_terminating() {
         disrupted(&mut plan, chaperon, pod, seen);
         return plan;
@@ -245,6 +251,21 @@ fn keep(chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> Plan {
     let changes = annotation_changes(chaperon, pod);
     plan.push_if(!changes.is_empty(), Action::CopyAnnotations(changes));
     plan
+}
+
+/// The source wants back what has no node: the API server binds no pod that is being deleted, so that the
+/// delegate's end is certain once its deletion has begun.
+fn revoke(plan: &mut Plan, chaperon: &PodChaperon, pod: &Pod, seen: &Observed) {
+    if !pod.is_terminating() {
+        plan.actions.push(Action::RevokeDelegate);
+        return;
+    }
+    record(plan, chaperon, &revoked(), seen.now);
+    plan.push_if(pod.has_finalizer(keys::CHAPERON_FINALIZER), Action::ReleaseDelegate);
+}
+
+fn revoked() -> Problem {
+    not_created("Revoked", "the source took back its election before the delegate had a node")
 }
 
 /// Somebody deleted the delegate of a PodChaperon that lives: a drain, an eviction, a preemption, a person.
@@ -283,16 +304,28 @@ fn create(chaperon: &PodChaperon, delegate: &Delegate, seen: &Observed) -> Plan 
         Delegate::Gone(_) => had_one && !expected,
         Delegate::Unseen | Delegate::Present(_) => false,
     };
-    let needs_live = is_lost || !has_spec(chaperon);
+    let is_revoked = chaperon.is_revoked();
+    if is_revoked && confirms_revocation(&chaperon.status) {
+        return Plan::default();
+    }
+    let needs_live = is_lost || is_revoked || !has_spec(chaperon);
     if needs_live && !seen.live {
         // The deletion of a pod that merely lost its label looks the same in a watch.
         let mut plan = Plan::default();
-        plan.push_if(is_lost, Action::ReadDelegate);
+        plan.push_if(is_lost || is_revoked, Action::ReadDelegate);
         plan.actions.push(Action::ReadChaperon);
         return plan;
     }
     if is_lost && !runs_for_ever(chaperon) {
         return Plan::just(Action::RecordLost(lost(&chaperon.status, seen.now)));
+    }
+    if is_revoked {
+        let mut plan = Plan::default();
+        match delegate {
+            Delegate::Gone(_) => record(&mut plan, chaperon, &revoked(), seen.now),
+            Delegate::Unseen | Delegate::Present(_) => plan.actions.push(Action::ReadDelegate),
+        }
+        return plan;
     }
     if is_lost {
         let mut plan = Plan::default();
@@ -306,7 +339,7 @@ fn create(chaperon: &PodChaperon, delegate: &Delegate, seen: &Observed) -> Plan 
 /// The node on which the first delegate is created. Whatever comes after the first is scheduled anew.
 fn first_node(chaperon: &PodChaperon, seen: &Observed) -> Option<Arc<str>> {
     let is_first = chaperon.phase().is_empty() && !is_false(&chaperon.status, DELEGATE_CREATED);
-    seen.promised.clone().filter(|_| is_first && needs_no_scheduler(chaperon))
+    seen.promised.clone().filter(|_| is_first && !chaperon.is_granted() && needs_no_scheduler(chaperon))
 }
 
 fn begin(chaperon: &PodChaperon, seen: &Observed) -> Plan {

@@ -153,6 +153,16 @@ fn alive(seen: &Observed, proxy: &Proxy) -> Plan {
         }
         Remote::Missing => Plan::of(vec![Action::LookUpDelegate]),
         Remote::TargetMissing => Plan::of(vec![Action::LookUpTarget]),
+        // Whether a granted pod is bound is the proxy scheduler's business; its status is ours from then on.
+        Remote::Present(_) if proxy.node.is_empty() => Plan::default(),
+        Remote::Present(chaperon) if chaperon.is_revoked && !is_over(proxy) => Plan::of(vec![
+            Action::PatchStatus(failed(proxy, Cause::NotStarted, &seen.now)),
+            Action::Tell(Cause::NotStarted, false),
+            Action::DeleteProxy,
+        ]),
+        Remote::Present(chaperon) if chaperon.is_revoked && state(proxy) == State::EndedByUs => {
+            Plan::of(vec![Action::DeleteProxy])
+        }
         Remote::Present(chaperon) => {
             let mut plan = copy(seen, proxy, chaperon, COALESCE);
             let losers = doomed(seen);
@@ -284,13 +294,19 @@ enum State {
     EndedByUs,
 }
 
+fn is_over(proxy: &Proxy) -> bool {
+    state(proxy) != State::Running
+}
+
 fn state(proxy: &Proxy) -> State {
     let status = proxy.status.value();
     if !is_terminal(status["phase"].as_str().unwrap_or_default()) {
         return State::Running;
     }
     let reason = status["reason"].as_str().unwrap_or_default();
-    let ours = [Cause::DelegateLost, Cause::TargetRemoved].iter().any(|cause| cause.reason() == reason);
+    let ours = [Cause::DelegateLost, Cause::TargetRemoved, Cause::NotStarted]
+        .iter()
+        .any(|cause| cause.reason() == reason);
     if ours { State::EndedByUs } else { State::Finished }
 }
 

@@ -1,5 +1,6 @@
 //! What is kept of proxy pods and PodChaperons: at most some 3 kB each.
 
+use api::raw::confirms_revocation;
 use api::{Pod, PodChaperon, keys};
 use runtime::TargetKey;
 use serde::Deserialize;
@@ -148,6 +149,8 @@ pub(crate) struct Chaperon {
     pub(crate) virtual_node: String,
     pub(crate) is_allowed: bool,
     pub(crate) is_terminating: bool,
+    /// Its election was taken back, and the target has confirmed that nothing runs nor will.
+    pub(crate) is_revoked: bool,
     /// Grace period in seconds that we passed down.
     pub(crate) grace: Option<i64>,
     pub(crate) annotations: BTreeMap<String, String>,
@@ -169,6 +172,7 @@ impl Chaperon {
             virtual_node: chaperon.label(keys::VIRTUAL_NODE).unwrap_or_default().to_owned(),
             is_allowed: chaperon.is_allowed(),
             is_terminating: chaperon.is_terminating(),
+            is_revoked: chaperon.is_revoked() && confirms_revocation(&chaperon.status),
             grace: chaperon.annotation(keys::DELETION_GRACE_SECONDS).and_then(|seconds| seconds.parse().ok()),
             annotations: mirrored_annotations(chaperon.metadata.annotations.as_ref()),
             status: Compact::new(&chaperon.status),

@@ -1,7 +1,9 @@
 //! Calls: one function for each kind of action.
 
 use crate::error::Error;
-use crate::machine::{ChaperonRef, ChaperonSeen, Election, Id, Live, Name, PodRef, PodSeen, Seed};
+use crate::machine::{
+    ChaperonRef, ChaperonSeen, Election, Grant, GrantKind, Id, Live, Name, PodRef, PodSeen, Seed,
+};
 use crate::observe::{self, Source};
 use api::delegate::{Destination, chaperon};
 use api::v1alpha1::LabelRewriting;
@@ -106,19 +108,31 @@ impl Remote {
         chaperon: &ChaperonRef,
         version: &str,
         finalizers: &[String],
-        epoch: u64,
+        (epoch, grant): (u64, Option<GrantKind>),
     ) -> Result<ChaperonSeen, Error> {
         let mut finalizers = finalizers.to_vec();
         if !finalizers.iter().any(|found| found == keys::CHAPERON_FINALIZER) {
             finalizers.push(keys::CHAPERON_FINALIZER.to_owned());
         }
-        let patch = json!({"metadata": {
+        let mut patch = json!({"metadata": {
             "uid": &*chaperon.uid,
             "resourceVersion": version,
             "annotations": {keys::IS_ALLOWED: "true", keys::ELECTION_EPOCH: epoch.to_string()},
             "finalizers": finalizers,
         }});
+        if let Some(kind) = grant {
+            patch["metadata"]["annotations"][keys::GRANT] = kind.as_str().into();
+        }
         self.patch("allow", &chaperon.name, &patch).await
+    }
+
+    /// Wants the election back, or not any more.
+    pub(crate) async fn revoke(&self, chaperon: &ChaperonRef, on: bool) -> Result<ChaperonSeen, Error> {
+        let patch = json!({"metadata": {
+            "uid": &*chaperon.uid,
+            "annotations": {keys::REVOKED: on.then_some("true")},
+        }});
+        self.patch("revoke", &chaperon.name, &patch).await
     }
 
     async fn patch(&self, verb: &'static str, name: &Name, patch: &Value) -> Result<ChaperonSeen, Error> {
@@ -197,6 +211,26 @@ impl Home {
         let bound: Result<Value, kube::Error> =
             self.pods(pod).create_subresource("binding", &pod.name.name, &self.post(), &binding).await;
         bound.map(|_status| ()).map_err(|source| Self::error("bind", pod, source))
+    }
+
+    /// Writes which target is granted, or that none is, on the pod as it was seen.
+    pub(crate) async fn grant(&self, pod: &PodRef, grant: Option<&Grant>) -> Result<Box<PodSeen>, Error> {
+        let mut annotations = json!({
+            keys::GRANT: grant.map(|grant| grant.kind.as_str()),
+            keys::ELECTED_TARGET: grant.map(|grant| &*grant.election.target_uid),
+            keys::ELECTED_CHAPERON: grant.map(|grant| &*grant.election.chaperon_uid),
+        });
+        // It only ever grows.
+        if let Some(grant) = grant {
+            annotations[keys::ELECTION_EPOCH] = grant.election.epoch.to_string().into();
+        }
+        let patch = json!({
+            "metadata": {"uid": &*pod.uid, "resourceVersion": pod.version, "annotations": annotations},
+        });
+        let params = patching(&self.manager);
+        let patched = self.pods(pod).patch_status(&pod.name.name, &params, &Patch::Merge(&patch)).await;
+        let patched = patched.map_err(|source| Self::error("grant", pod, source))?;
+        Ok(Box::new(observe::pod(patched, &self.source)))
     }
 
     /// What the pod is now.

@@ -2,7 +2,9 @@
 
 use crate::apply::{Home, Remote};
 use crate::error::Error;
-use crate::machine::{Action, ChaperonRef, Failure, Id, Live, Outcome, PodRef, Scope, Seed};
+use crate::machine::{
+    Action, ChaperonRef, ChaperonSeen, Failure, Grant, Id, Live, Outcome, PodRef, Scope, Seed,
+};
 use crate::metrics::Metrics;
 use runtime::{CancellationToken, Chain, Class};
 use std::sync::Arc;
@@ -47,19 +49,17 @@ impl Call {
                     }
                 }
             }
-            Action::Allow { chaperon, version, finalizers, epoch } => {
-                let Some((remote, _)) = lane else {
-                    let live = Live::Unknown("the target cannot be used".to_owned());
-                    return done(Outcome::Allowed { target: chaperon.target, result: Err(live) });
-                };
-                let result = match remote.allow(&chaperon, &version, &finalizers, epoch).await {
-                    Ok(seen) => Ok(seen),
-                    Err(error) => {
-                        log(&error, "the elected chaperon could not be allowed; reading it live");
-                        Err(remote.read(&chaperon).await)
-                    }
-                };
-                done(Outcome::Allowed { target: chaperon.target, result });
+            Action::Grant { pod, target, grant } => done(self.grant(&pod, &target, grant.as_ref()).await),
+            Action::Allow { chaperon, version, finalizers, epoch, grant } => {
+                let change = remote_change(lane, &chaperon, async |remote| {
+                    remote.allow(&chaperon, &version, &finalizers, (epoch, grant)).await
+                });
+                done(Outcome::Allowed { target: Arc::clone(&chaperon.target), result: change.await });
+            }
+            Action::Revoke { chaperon, on } => {
+                let change =
+                    remote_change(lane, &chaperon, async |remote| remote.revoke(&chaperon, on).await);
+                done(Outcome::Allowed { target: Arc::clone(&chaperon.target), result: change.await });
             }
             Action::Delete { chaperon } => done(self.delete(chaperon, lane).await),
             Action::Explain { pod, message, first } => self.explain(pod, message, first, done).await,
@@ -74,6 +74,20 @@ impl Call {
 
     fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    async fn grant(&self, pod: &PodRef, target: &str, grant: Option<&Grant>) -> Outcome {
+        match self.home.grant(pod, grant).await {
+            Ok(seen) => {
+                let kind = grant.map_or("nothing any more", |grant| grant.kind.as_str());
+                info!(proxy_pod = %named(pod), target, kind, "granted");
+                Outcome::Granted(Ok(seen))
+            }
+            Err(error) => {
+                log(&error, "the grant could not be written; reading the pod live");
+                Outcome::Granted(Err(self.home.read(pod).await))
+            }
+        }
     }
 
     async fn create(&self, target: Id, seed: &Seed, lane: Option<Lane>) -> Outcome {
@@ -144,6 +158,22 @@ impl Call {
     async fn event(&self, pod: &PodRef, kind: &str, reason: &str, message: &str) {
         if let Err(error) = self.home.event(pod, kind, reason, message).await {
             log(&error, "an event could not be written");
+        }
+    }
+}
+
+/// Changes an elected chaperon; on failure with what a live read found.
+async fn remote_change(
+    lane: Option<Lane>,
+    chaperon: &ChaperonRef,
+    change: impl AsyncFnOnce(&Remote) -> Result<ChaperonSeen, Error>,
+) -> Result<ChaperonSeen, Live<ChaperonSeen>> {
+    let Some((remote, _)) = lane else { return Err(Live::Unknown("the target cannot be used".to_owned())) };
+    match change(&remote).await {
+        Ok(seen) => Ok(seen),
+        Err(error) => {
+            log(&error, "the elected chaperon could not be changed; reading it live");
+            Err(remote.read(chaperon).await)
         }
     }
 }

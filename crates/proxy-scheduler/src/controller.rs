@@ -271,10 +271,14 @@ impl Shell {
                 }
                 return;
             }
-            Action::Renew { chaperon, .. } | Action::Allow { chaperon, .. } | Action::Delete { chaperon } => {
+            Action::Renew { chaperon, .. }
+            | Action::Allow { chaperon, .. }
+            | Action::Revoke { chaperon, .. }
+            | Action::Delete { chaperon } => {
                 (Arc::clone(&chaperon.parent), self.remotes.get(&chaperon.target).cloned())
             }
             Action::Bind { pod, .. }
+            | Action::Grant { pod, .. }
             | Action::Explain { pod, .. }
             | Action::Reread { pod }
             | Action::Scheduled { pod, .. } => (Arc::clone(&pod.uid), None),

@@ -8,6 +8,7 @@ mod ask;
 mod choose;
 mod decide;
 mod explain;
+mod grant;
 mod intake;
 mod model;
 mod outcome;
@@ -19,8 +20,9 @@ mod tests;
 
 use crate::rank::Ranker;
 pub use model::{
-    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Hold, Id, Live, Name, Outcome, Place,
-    PodRef, PodSeen, Preference, Promise, Refusal, Scope, Seed, Summary, TargetSeen, Width, Wish,
+    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Grant, GrantKind, Hold, Id, Live, Name,
+    Outcome, Place, PodRef, PodSeen, Preference, Promise, Refusal, Scope, Seed, Stage, Summary, TargetSeen,
+    Width, Wish,
 };
 pub use pod::Waits;
 use pod::{DOUBT, PodState};

@@ -68,6 +68,7 @@ impl Metrics {
             (Waits::Gated, "gated"),
             (Waits::Held, "held"),
             (Waits::Asking, "asking"),
+            (Waits::Granted, "granted"),
             (Waits::Unschedulable, "unschedulable"),
         ] {
             self.pending.with_label_values(&[label]).set(machine.pending(reason));

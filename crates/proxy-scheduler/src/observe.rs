@@ -1,12 +1,12 @@
 //! Raw objects, reduced to what the machine looks at.
 
 use crate::machine::{
-    ChaperonSeen, Election, Hold, Id, Name, Place, PodSeen, Preference, Promise, Refusal, Seed, Summary,
-    TargetSeen, Width, Wish,
+    ChaperonSeen, Election, Grant, GrantKind, Hold, Id, Name, Place, PodSeen, Preference, Promise, Refusal,
+    Seed, Stage, Summary, TargetSeen, Width, Wish,
 };
 use api::conditions::{Kind, is_true};
 use api::delegate::{Destination, Origin, chaperon};
-use api::preference::{parse_order, parse_weights};
+use api::preference::{parse_deadline, parse_order, parse_weights};
 use api::v1alpha1::LabelRewriting;
 use api::{ClusterSummary, Node, Pod, PodChaperon, keys, names, raw};
 use k8s_openapi::api::core::v1::Namespace;
@@ -52,7 +52,8 @@ pub fn pod(mut pod: Pod, source: &Source) -> PodSeen {
     let (version, terminating) = (pod.resource_version().to_owned(), pod.is_terminating());
     let finished = raw::is_terminal(pod.phase());
     let name = Name { namespace: pod.namespace().into(), name: pod.name().into() };
-    let group = group(&pod);
+    let (group, owned) = (group(&pod), pod.controller().is_some());
+    let start_deadline = pod.annotation(keys::START_DEADLINE).and_then(|text| parse_deadline(text).ok());
     let (info, misread) = match info(&pod) {
         Ok(info) => (Arc::new(info), None),
         Err(error) => (Arc::new(blank(&pod)), Some(error)),
@@ -62,7 +63,7 @@ pub fn pod(mut pod: Pod, source: &Source) -> PodSeen {
     } else {
         Place::Bound { node: pod.node().into(), election: election(&pod) }
     };
-    PodSeen { uid, name, version, terminating, finished, place, info, group, shown }
+    PodSeen { uid, name, version, terminating, finished, place, info, group, owned, start_deadline, shown }
 }
 
 fn group(pod: &Pod) -> u64 {
@@ -92,9 +93,12 @@ fn wish(pod: Pod, source: &Source, info: Arc<PodInfo>, misread: Option<String>) 
     };
     let class = template.annotation(keys::SPEC_HASH).unwrap_or_default();
     let class = Id::from(format!("{}/{class}", pod.namespace()));
-    let hold = hold(&pod, &info, unreadable.or(misread));
+    let hold = hold(&info, unreadable.or(misread));
     let width = pod.annotation(keys::ASK).and_then(Width::parse);
     let epoch = epoch(&pod);
+    let grant = pod.annotation(keys::GRANT).map(GrantKind::parse);
+    let grant = grant.zip(election(&pod)).map(|(kind, election)| Grant { kind, election });
+    let is_direct = pod.annotation(keys::NO_RESERVATION).is_some();
     // What admission let pass can be read; pods from before it go where there is room.
     let preference = Preference {
         order: pod.annotation(keys::TARGET_ORDER).and_then(|text| parse_order(text).ok()).unwrap_or_default(),
@@ -103,7 +107,17 @@ fn wish(pod: Pod, source: &Source, info: Arc<PodInfo>, misread: Option<String>) 
             .and_then(|text| parse_weights(text).ok())
             .unwrap_or_default(),
     };
-    Wish { info, class, width, preference, hold, epoch, seed: Arc::new(Seed { pod, template }) }
+    Wish {
+        info,
+        class,
+        width,
+        preference,
+        hold,
+        epoch,
+        grant,
+        is_direct,
+        seed: Arc::new(Seed { pod, template }),
+    }
 }
 
 fn info(pod: &Pod) -> Result<PodInfo, String> {
@@ -123,7 +137,7 @@ fn blank(pod: &Pod) -> PodInfo {
     PodInfo::parse(&value).expect("a pod without a spec has nothing that could be misread")
 }
 
-fn hold(pod: &Pod, info: &PodInfo, unreadable: Option<String>) -> Hold {
+fn hold(info: &PodInfo, unreadable: Option<String>) -> Hold {
     if !info.spec.gates.is_empty() {
         return Hold::Gated;
     }
@@ -134,9 +148,6 @@ fn hold(pod: &Pod, info: &PodInfo, unreadable: Option<String>) -> Hold {
     unsupported.extend_from_slice(&info.spec.unsupported);
     if !unsupported.is_empty() {
         return Hold::Because(unsupported.join(", "));
-    }
-    if pod.annotation(keys::NO_RESERVATION).is_some() {
-        return Hold::Because(format!("annotation {} is not supported yet", keys::NO_RESERVATION));
     }
     Hold::No
 }
@@ -177,9 +188,29 @@ pub fn podchaperon(chaperon: &PodChaperon, virtual_node: &str, cluster_uid: &str
         reserved_attempt: chaperon.reserved_attempt(),
         refused: refused(&chaperon.status),
         allowed: chaperon.is_allowed(),
+        grant: chaperon.is_allowed() && chaperon.is_granted(),
+        revoked: chaperon.is_revoked(),
+        stage: stage(&chaperon.status),
         terminating: chaperon.is_terminating(),
         finalizers: chaperon.metadata.finalizers.clone().unwrap_or_default(),
     })
+}
+
+/// Only that the delegate has no node, or has one, is taken from what is written.
+fn stage(status: &Value) -> Stage {
+    let says = |kind: &str, value: &str| {
+        raw::pod_condition(status, kind).is_some_and(|condition| condition["status"] == value)
+    };
+    let phase = status["phase"].as_str().unwrap_or_default();
+    if raw::confirms_revocation(status) {
+        Stage::Revoked
+    } else if says("PodScheduled", "True") || phase == "Running" || raw::is_terminal(phase) {
+        Stage::Placed
+    } else if says("PodScheduled", "False") || says("DelegateCreated", "False") {
+        Stage::Unplaced
+    } else {
+        Stage::Unknown
+    }
 }
 
 fn refused(status: &Value) -> Option<Refusal> {
@@ -188,6 +219,7 @@ fn refused(status: &Value) -> Option<Refusal> {
     let message = text("message").or_else(|| text("reason")).unwrap_or("refused without a reason");
     Some(Refusal {
         message: message.to_owned(),
+        preempts: condition["reason"] == keys::PREEMPTION_HELPS,
         stamp: text("lastProbeTime").or_else(|| text("lastTransitionTime")).unwrap_or_default().to_owned(),
     })
 }
@@ -218,6 +250,7 @@ pub fn target(target: &Target) -> TargetSeen {
         width: target.settings.ask.as_deref().and_then(Width::parse),
         order: target.settings.order,
         weight: target.settings.weight,
+        start_deadline: target.settings.start_deadline.as_deref().and_then(|text| parse_deadline(text).ok()),
         unusable: unusable(target),
     }
 }

@@ -36,6 +36,8 @@ pub enum Action {
         version: Arc<str>,
         message: String,
         since: Option<String>,
+        /// Pods of lower priority could make way.
+        preempts: bool,
     },
     /// Bind a pod to a node.
     Bind {

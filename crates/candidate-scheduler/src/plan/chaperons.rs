@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use scheduling::{Judge, PodInfo, Queued};
+use scheduling::{Judge, Nomination, PodInfo, Queued};
 
 use crate::observe::{Change, ChaperonSeen, Name};
 use crate::plan::kubelets::Past;
+use crate::plan::refusals::WOULD_PREEMPT;
 use crate::plan::templates::Shape;
 use crate::plan::{Ended, Key, Model};
 
@@ -297,7 +298,9 @@ impl Model {
                 self.attempted(&queued, Ended::Unschedulable, now);
                 let judge = Judge::new(&self.profiles, &self.snapshot);
                 self.queue.refused(queued, diagnosis.plugins.clone(), now, judge);
-                self.refuse(name, &diagnosis.message(), now);
+                let preempts = matches!(diagnosis.nomination, Nomination::Node(_));
+                let more = if preempts { WOULD_PREEMPT } else { "" };
+                self.refuse(name, &format!("{}{more}", diagnosis.message()), now);
             }
         }
     }

@@ -9,6 +9,9 @@ use crate::plan::{Action, Model, Outcome};
 /// How long other words for a refusal of the same ask wait.
 pub(super) const REWORD_MS: u64 = 5000;
 
+/// What ends a refusal of what others could make way for.
+pub(super) const WOULD_PREEMPT: &str = " Pods of lower priority could make way.";
+
 impl Model {
     /// Says why a chaperon cannot be scheduled, unless that was said already in answer to the same ask. Other words
     /// for the same ask wait a little, since they may change with every pod that comes or goes.
@@ -34,6 +37,7 @@ impl Model {
         chaperon.refused = Some(Said { attempt, message: message.to_owned(), at: now });
         chaperon.refusing = true;
         self.actions.push(Action::Refuse {
+            preempts: message.ends_with(WOULD_PREEMPT),
             chaperon: name.clone(),
             uid: Arc::clone(&chaperon.seen.uid),
             version: Arc::clone(&chaperon.seen.version),

@@ -143,7 +143,7 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
         Action::DeleteDelegate(grace) => settle(seen.pod_deleted().with_pod(|pod| {
             pod.metadata.deletion_grace_period_seconds = Some(grace.map_or(30, i64::from));
         })),
-        Action::DiscardDelegate => settle(seen.pod_deleted().with_pod(|pod| {
+        Action::DiscardDelegate | Action::RevokeDelegate => settle(seen.pod_deleted().with_pod(|pod| {
             pod.metadata.deletion_grace_period_seconds = Some(0);
         })),
         Action::ReleaseDelegate => settle(seen.with_pod(|pod| pod.metadata.finalizers = None)),
@@ -570,4 +570,66 @@ fn a_deleted_chaperon_whose_delegate_is_not_seen_is_looked_for() {
 fn a_spec_that_was_dropped_is_read_again() {
     let seen = elected("Always").with_chaperon(|chaperon| chaperon.spec = json!({"restartPolicy": "Always"}));
     assert_eq!(plan(&seen).actions, [Action::ReadChaperon]);
+}
+
+fn revoked(policy: &str) -> Observed {
+    elected(policy).with_chaperon(|chaperon| {
+        let annotations = chaperon.metadata.annotations.get_or_insert_default();
+        annotations.insert(keys::GRANT.to_owned(), keys::GRANT_SCALE_UP.to_owned());
+        annotations.insert(keys::REVOKED.to_owned(), "1".to_owned());
+    })
+}
+
+fn unbound(pod: &mut Pod) {
+    pod.spec = json!({});
+    pod.status = json!({"phase": "Pending"});
+}
+
+#[test]
+fn a_granted_delegate_is_created_without_a_node() {
+    let mut seen = elected("Always").with_chaperon(|chaperon| {
+        let annotations = chaperon.metadata.annotations.get_or_insert_default();
+        annotations.insert(keys::GRANT.to_owned(), keys::GRANT_PREEMPT.to_owned());
+        chaperon.spec["schedulerName"] = json!(keys::CANDIDATE_SCHEDULER);
+    });
+    seen.promised = Some(Arc::from("n"));
+    assert_eq!(plan(&seen).actions, [Action::CreateDelegate(None)]);
+}
+
+#[test]
+fn a_revoked_delegate_without_a_node_goes_and_that_is_confirmed_once_its_end_is_certain() {
+    for policy in POLICIES {
+        let seen = revoked(policy).with_pod(unbound);
+        assert_eq!(plan(&seen).actions, [Action::RevokeDelegate], "{policy}");
+        let dying = seen.with_pod(|pod| pod.metadata.deletion_timestamp = Some(Time(now())));
+        let actions = plan(&dying).actions;
+        let [Action::RecordProblem(status), Action::ReleaseDelegate] = actions.as_slice() else {
+            panic!("{actions:?}")
+        };
+        assert!(api::raw::confirms_revocation(status), "{status}");
+    }
+}
+
+#[test]
+fn a_delegate_that_has_a_node_is_not_revoked() {
+    let seen = revoked("Always").with_pod(|pod| {
+        pod.spec = json!({"nodeName": "n"});
+        pod.status = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]});
+    });
+    let actions = plan(&seen).actions;
+    let [Action::CopyStatus(status)] = actions.as_slice() else { panic!("{actions:?}") };
+    assert!(is_true(status, "PodScheduled"), "the source learns of it at once");
+}
+
+#[test]
+fn no_delegate_is_created_once_it_is_revoked() {
+    let mut seen = revoked("Always");
+    assert_eq!(plan(&seen).actions, [Action::ReadDelegate, Action::ReadChaperon]);
+    seen.live = true;
+    seen.delegate = Delegate::Gone(None);
+    let actions = plan(&seen).actions;
+    let [Action::RecordProblem(status)] = actions.as_slice() else { panic!("{actions:?}") };
+    assert!(api::raw::confirms_revocation(status));
+    let settled = seen.recorded(status);
+    assert_eq!(plan(&settled).actions, []);
 }

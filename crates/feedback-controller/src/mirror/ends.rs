@@ -14,6 +14,8 @@ pub(crate) enum Cause {
     DelegateLost,
     /// The Target through which it ran was deleted.
     TargetRemoved,
+    /// The delegate got no node in time, was revoked, and is certain never to run.
+    NotStarted,
 }
 
 impl Cause {
@@ -22,6 +24,7 @@ impl Cause {
             Cause::Deleted => "Deleted",
             Cause::DelegateLost => "DelegateLost",
             Cause::TargetRemoved => "TargetRemoved",
+            Cause::NotStarted => "NotStarted",
         }
     }
 
@@ -30,6 +33,9 @@ impl Cause {
             Cause::Deleted => "The pod was deleted, and its delegate is gone without a recorded end.",
             Cause::DelegateLost => "The delegate is gone in the target cluster without a recorded end.",
             Cause::TargetRemoved => "The Target through which the pod ran was deleted.",
+            Cause::NotStarted => {
+                "The delegate got no node in the target cluster in time; another would take it."
+            }
         }
     }
 }

@@ -28,6 +28,7 @@ fn chaperon(target: &str, uid: &str, phase: &str) -> Chaperon {
         virtual_node: format!("admiralty-{target}"),
         is_allowed: true,
         is_terminating: false,
+        is_revoked: false,
         grace: None,
         annotations: BTreeMap::new(),
         status: Compact::new(&status(phase)),

@@ -53,7 +53,11 @@ impl Machine {
                 target.answered(uid, now);
                 ask.load = Load::Answered;
             }
-            (Answer::None | Answer::Refused | Answer::Lapsed, Load::Open | Load::Answered, _)
+            (
+                Answer::None | Answer::Refused | Answer::Lapsed | Answer::Granted,
+                Load::Open | Load::Answered,
+                _,
+            )
             | (_, Load::Open, None) => {
                 target.unload(uid);
                 ask.load = Load::No;
@@ -76,11 +80,11 @@ impl Machine {
         let refused = ask.chaperon.as_ref().and_then(|chaperon| chaperon.refused.clone());
         match (ask.answer(), refused) {
             (Answer::Refused, Some(reason)) => {
-                target.close(&wish.class, reason.message, now);
+                target.close(&wish.class, reason, now);
                 self.timers.insert((now + CLOSED, Timer::Reopen));
             }
             (Answer::Reserved, _) => self.reopened |= target.open(&wish.class),
-            (Answer::None | Answer::Waiting | Answer::Lapsed | Answer::Refused, _) => (),
+            (Answer::None | Answer::Waiting | Answer::Lapsed | Answer::Refused | Answer::Granted, _) => (),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is to be done about one pod.
 
 use super::choose::Choice;
-use super::model::{Action, ChaperonRef, Election, Hold, Id, Place, Width};
+use super::model::{Action, ChaperonRef, ChaperonSeen, Election, Hold, Id, Place, Stage, Width};
 use super::pod::{Answer, Ask, AskCall, DOUBT, PodCall, Waits};
 use super::{Machine, Timer};
 use std::sync::Arc;
@@ -108,10 +108,12 @@ impl Machine {
                 version: chaperon.version.clone(),
                 finalizers: chaperon.finalizers.clone(),
                 epoch: election.epoch,
+                grant: None,
             });
             ask.call = Some(AskCall::Allow);
         }
         self.track(uid, node, now);
+        self.watch_start(uid, node, now);
     }
 
     /// The pod wants a node.
@@ -143,6 +145,13 @@ impl Machine {
         if !self.is_open(now) {
             return;
         }
+        if let Some(grant) = &wish.grant {
+            return self.pursue(uid, grant, now);
+        }
+        self.clear_revoked(uid, now);
+        if wish.is_direct {
+            return self.place_directly(uid, now);
+        }
         if self.elect(uid, now) {
             return self.count(uid, Some(Waits::Asking));
         }
@@ -150,7 +159,7 @@ impl Machine {
         self.widen(uid, now);
     }
 
-    fn call(&mut self, uid: &Id, call: PodCall) {
+    pub(super) fn call(&mut self, uid: &Id, call: PodCall) {
         if let Some(pod) = self.pods.get_mut(uid) {
             pod.call = Some(call);
         }
@@ -192,7 +201,14 @@ impl Machine {
             chaperon_uid: Arc::clone(&chaperon.uid),
             epoch: wish.epoch + 1,
         };
-        let reference = pod.reference();
+        self.bind(uid, &best, election, now);
+        true
+    }
+
+    /// Writes the election of a target, at the version of the pod on which it was decided.
+    pub(super) fn bind(&mut self, uid: &Id, best: &Id, election: Election, now: Duration) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let (reference, best) = (pod.reference(), Arc::clone(best));
         let after = now.saturating_sub(pod.since);
         self.actions.push(Action::Bind {
             pod: reference,
@@ -202,7 +218,6 @@ impl Machine {
         });
         self.call(uid, PodCall::Bind { node: best, election });
         self.count_in(uid);
-        true
     }
 
     /// Whether a target that is to be filled before this one has been asked and may still reserve.
@@ -215,7 +230,7 @@ impl Machine {
     }
 
     /// Asks again where a promise has lapsed, or where nobody knows since when it counts.
-    fn renew(&mut self, uid: &Id, now: Duration) {
+    pub(super) fn renew(&mut self, uid: &Id, now: Duration) {
         let Some(pod) = self.pods.get(uid) else { return };
         let mut renewed = Vec::new();
         for (id, ask) in &pod.asks {
@@ -224,7 +239,7 @@ impl Machine {
                 Answer::Lapsed => true,
                 Answer::Reserved => !ask.has_margin(now) || !self.is_electable(uid, id),
                 Answer::Waiting => ask.sent.is_none() || doubted,
-                Answer::None | Answer::Refused => false,
+                Answer::None | Answer::Refused | Answer::Granted => false,
             };
             let later = ask.retry_at.is_some_and(|at| at > now);
             if needed && !later && ask.call.is_none() && self.is_renewable(uid, id, doubted, now) {
@@ -249,12 +264,24 @@ impl Machine {
 
     /// Asks further targets until as many are asked as should be.
     fn widen(&mut self, uid: &Id, now: Duration) {
-        let Some(pod) = self.pods.get(uid) else { return };
+        if self.widen_beside_grant(uid, now) || self.waits_for_crowd(uid, now) {
+            if let Some(pod) = self.pods.get_mut(uid) {
+                pod.nowhere_since = None;
+            }
+            return self.count(uid, Some(Waits::Asking));
+        }
+        self.count(uid, Some(Waits::Unschedulable));
+        self.despair(uid, now);
+    }
+
+    /// The same without a word to the user. Says whether anybody is asked.
+    pub(super) fn widen_beside_grant(&mut self, uid: &Id, now: Duration) -> bool {
+        let Some(pod) = self.pods.get(uid) else { return false };
         let (key, width) = ((pod.number, Arc::clone(uid)), self.width(uid, now));
         let counts = |(id, ask): (&Id, &Ask)| match ask.answer() {
             Answer::Waiting => ask.given_up.is_none(),
             Answer::Reserved | Answer::Lapsed => self.is_electable(uid, id),
-            Answer::None | Answer::Refused => false,
+            Answer::None | Answer::Refused | Answer::Granted => false,
         };
         let open = pod.asks.iter().filter(|ask| counts(*ask)).count();
         let wanted = match width {
@@ -278,11 +305,27 @@ impl Machine {
         } else {
             self.hungry.remove(&key);
         }
-        if open + asked > 0 || self.waits_for_crowd(uid, now) {
-            return self.count(uid, Some(Waits::Asking));
+        open + asked > 0
+    }
+
+    /// Takes away PodChaperons whose grant was taken back for good.
+    fn clear_revoked(&mut self, uid: &Id, now: Duration) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.granted_since = None;
+        let mut touched = Vec::new();
+        for (id, ask) in &mut pod.asks {
+            let later = ask.retry_at.is_some_and(|at| at > now);
+            let gone = |chaperon: &ChaperonSeen| chaperon.stage != Stage::Revoked || chaperon.terminating;
+            let Some(chaperon) = ask.chaperon.as_ref().filter(|chaperon| !gone(chaperon)) else { continue };
+            if ask.call.is_none() && !later {
+                self.actions.push(Action::Delete { chaperon: reference(id, uid, chaperon) });
+                ask.call = Some(AskCall::Delete);
+                touched.push(Arc::clone(id));
+            }
         }
-        self.count(uid, Some(Waits::Unschedulable));
-        self.despair(uid, now);
+        for id in touched {
+            self.track(uid, &id, now);
+        }
     }
 
     /// Nobody is asked and nobody is left: tells the user, but not of what may yet end by itself.
@@ -294,11 +337,14 @@ impl Machine {
         if let Some(tell_at) = since.map(|since| since + TELL_SILENCE).filter(|at| *at > now) {
             return self.arm(tell_at, Timer::Pod(Arc::clone(uid)));
         }
+        if !queued && self.consider_grant(uid, now) {
+            return;
+        }
         let message = self.explanation(uid, now);
         self.tell(uid, message, now);
     }
 
-    fn ask(&mut self, uid: &Id, id: &Id, now: Duration) {
+    pub(super) fn ask(&mut self, uid: &Id, id: &Id, now: Duration) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let Some(wish) = pod.wish().cloned() else { return };
         let ask = pod.asks.entry(Arc::clone(id)).or_default();
@@ -323,7 +369,7 @@ impl Machine {
     }
 }
 
-fn reference(id: &Id, parent: &Id, chaperon: &super::model::ChaperonSeen) -> ChaperonRef {
+pub(super) fn reference(id: &Id, parent: &Id, chaperon: &ChaperonSeen) -> ChaperonRef {
     ChaperonRef {
         target: Arc::clone(id),
         parent: Arc::clone(parent),

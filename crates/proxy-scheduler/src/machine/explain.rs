@@ -1,6 +1,6 @@
 //! Why a pod has no node, in words for its owner.
 
-use super::model::{Action, Id};
+use super::model::{Action, ChaperonSeen, GrantKind, Id};
 use super::pod::{Answer, Ask, PodCall, PodState};
 use super::target::Target;
 use super::{Machine, Timer};
@@ -54,6 +54,21 @@ impl Machine {
     }
 }
 
+/// What a target does that is granted.
+fn granted(pod: &PodState, chaperon: Option<&ChaperonSeen>) -> String {
+    let kind = pod.wish().and_then(|wish| wish.grant.as_ref()).map(|grant| grant.kind);
+    let what = match kind {
+        Some(GrantKind::Preempt) => "may preempt",
+        Some(GrantKind::NoReservation) => "its scheduler places the pod",
+        Some(GrantKind::ScaleUp) | None => "may add nodes",
+    };
+    match chaperon {
+        Some(chaperon) if chaperon.revoked => "its turn is over; waiting for its word".to_owned(),
+        Some(ChaperonSeen { refused: Some(reason), .. }) => format!("{what}: {}", reason.message),
+        Some(_) | None => what.to_owned(),
+    }
+}
+
 /// Why a target that comes into question does not take the pod.
 fn reason(pod: &PodState, id: &Id, target: &Target, now: Duration) -> String {
     let ask = pod.asks.get(id);
@@ -67,6 +82,7 @@ fn reason(pod: &PodState, id: &Id, target: &Target, now: Duration) -> String {
         Some(Answer::Waiting | Answer::Reserved | Answer::Lapsed) => {
             return target.fault(now).unwrap_or_else(|| SILENT.to_owned());
         }
+        Some(Answer::Granted) => return granted(pod, chaperon),
         Some(Answer::None) | None => (),
     }
     if let Some(fault) = target.fault(now) {

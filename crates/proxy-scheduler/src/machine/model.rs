@@ -1,6 +1,6 @@
 //! What the machine is told and what it answers.
 
-use api::{Pod, PodChaperon};
+use api::{Pod, PodChaperon, keys};
 use scheduling::{Labels, NodeInfo, PodInfo, ResourceList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +56,59 @@ pub struct Election {
     pub epoch: u64,
 }
 
+/// Why one target may go beyond what it has free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrantKind {
+    /// Pods of lower priority can make way.
+    Preempt,
+    /// More nodes may come.
+    ScaleUp,
+    /// The pod's own scheduler places it; nobody reserves.
+    NoReservation,
+}
+
+impl GrantKind {
+    /// The value of the annotation.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            GrantKind::Preempt => keys::GRANT_PREEMPT,
+            GrantKind::ScaleUp => keys::GRANT_SCALE_UP,
+            GrantKind::NoReservation => keys::GRANT_NO_RESERVATION,
+        }
+    }
+
+    /// Reads the annotation; what another release wrote is a grant all the same.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text {
+            keys::GRANT_PREEMPT => GrantKind::Preempt,
+            keys::GRANT_NO_RESERVATION => GrantKind::NoReservation,
+            _ => GrantKind::ScaleUp,
+        }
+    }
+}
+
+/// The record of a grant, as it stands on the proxy pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub kind: GrantKind,
+    pub election: Election,
+}
+
+/// How far the delegate of an allowed PodChaperon is, by its status.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// The status does not say.
+    #[default]
+    Unknown,
+    /// It has no node, or does not exist.
+    Unplaced,
+    Placed,
+    /// The target confirms that it is gone without ever having had a node, and that none comes any more.
+    Revoked,
+}
+
 /// What a PodChaperon is made from.
 #[derive(Debug)]
 pub struct Seed {
@@ -90,6 +143,10 @@ pub struct Wish {
     pub hold: Hold,
     /// Highest epoch on the pod; the next election is higher.
     pub epoch: u64,
+    /// The target that is granted, if one is.
+    pub grant: Option<Grant>,
+    /// Nobody reserves for it: its own scheduler places it in the target.
+    pub is_direct: bool,
     /// For the creation of PodChaperons.
     pub seed: Arc<Seed>,
 }
@@ -119,6 +176,10 @@ pub struct PodSeen {
     pub info: Arc<PodInfo>,
     /// Equal for the pods of one controller, and for those of one namespace that have none.
     pub group: u64,
+    /// It has a controller, which makes another one when it ends.
+    pub owned: bool,
+    /// How long its delegate may be without a node, if it says so.
+    pub start_deadline: Option<Duration>,
     /// The message of its condition PodScheduled=False, if it has one of ours.
     pub shown: Option<String>,
 }
@@ -137,6 +198,8 @@ pub struct Promise {
 pub struct Refusal {
     /// Its reasons, for the user.
     pub message: String,
+    /// Pods of lower priority could make way.
+    pub preempts: bool,
     /// Another for each attempt that is answered so, whatever the words.
     pub stamp: String,
 }
@@ -157,6 +220,11 @@ pub struct ChaperonSeen {
     /// Stale beside a promise for the current attempt.
     pub refused: Option<Refusal>,
     pub allowed: bool,
+    /// Allowed without a reservation.
+    pub grant: bool,
+    /// We want the election back.
+    pub revoked: bool,
+    pub stage: Stage,
     pub terminating: bool,
     pub finalizers: Vec<String>,
 }
@@ -177,6 +245,8 @@ pub struct TargetSeen {
     pub order: i32,
     /// Its share among those of one order, if anybody has said.
     pub weight: Option<u32>,
+    /// How long a delegate may be without a node there, if anybody has said.
+    pub start_deadline: Option<Duration>,
     /// Why nothing can be done there; `None` for a target that is accepted and has a client.
     pub unusable: Option<String>,
 }
@@ -301,6 +371,8 @@ pub enum Outcome {
     },
     /// On failure with what a live read found.
     Bound(Result<(), Live<PodSeen>>),
+    /// A grant was written or taken back; on failure with what a live read found.
+    Granted(Result<Box<PodSeen>, Live<PodSeen>>),
     Reread(Live<PodSeen>),
     /// The new version.
     Explained(Result<String, Failure>),
@@ -335,8 +407,18 @@ pub enum Action {
     Renew { chaperon: ChaperonRef, attempt: u64 },
     /// Elects. `after`: since the pod was first seen to want a node.
     Bind { pod: PodRef, node: Id, election: Election, after: Duration },
-    /// Lets the target run the delegate.
-    Allow { chaperon: ChaperonRef, version: String, finalizers: Vec<String>, epoch: u64 },
+    /// Writes on the proxy pod which target is granted, or that none is any more.
+    Grant { pod: PodRef, target: Id, grant: Option<Grant> },
+    /// Lets the target run the delegate, on its reserved node or, granted, wherever it gets one.
+    Allow {
+        chaperon: ChaperonRef,
+        version: String,
+        finalizers: Vec<String>,
+        epoch: u64,
+        grant: Option<GrantKind>,
+    },
+    /// Wants the election back, or not any more. Answered like `Allow`.
+    Revoke { chaperon: ChaperonRef, on: bool },
     /// Takes back an ask.
     Delete { chaperon: ChaperonRef },
     /// Tells the user why the pod waits: condition and event. `first`: it had said nothing before.

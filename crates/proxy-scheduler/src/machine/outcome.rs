@@ -23,6 +23,7 @@ impl Machine {
                 self.deleted(uid, &target, (chaperon, result), now);
             }
             Outcome::Bound(result) => self.bound(uid, result, now),
+            Outcome::Granted(result) => self.granted(uid, result, now),
             Outcome::Reread(live) => {
                 self.end_call(uid);
                 if matches!(live, Live::Unknown(_)) {
@@ -49,6 +50,7 @@ impl Machine {
             | Outcome::Allowed { .. }
             | Outcome::Deleted { .. }
             | Outcome::Bound(_)
+            | Outcome::Granted(_)
             | Outcome::Reread(_)
             | Outcome::Explained(_) => return,
         };
@@ -222,6 +224,22 @@ impl Machine {
                 if let (Live::Unknown(_), Some(pod)) = (&live, self.pods.get_mut(uid)) {
                     pod.unclear = Some(node);
                 }
+                self.reread(uid, live, now);
+            }
+        }
+    }
+
+    fn granted(&mut self, uid: &Id, result: Result<Box<PodSeen>, Live<PodSeen>>, now: Duration) {
+        self.end_call(uid);
+        match result {
+            Ok(seen) => {
+                if let Some(pod) = self.pods.get_mut(uid) {
+                    pod.failures = 0;
+                }
+                self.reread(uid, Live::Found(seen), now);
+            }
+            Err(live) => {
+                self.back_off(uid, now);
                 self.reread(uid, live, now);
             }
         }

@@ -1,8 +1,9 @@
 //! What is known of one proxy pod and of the PodChaperons that ask for it.
 
-use super::model::{ChaperonSeen, Election, Hold, Id, Place, PodRef, PodSeen, Refusal, Wish};
+use super::grant::is_granted;
+use super::model::{ChaperonSeen, Election, Grant, Hold, Id, Place, PodRef, PodSeen, Refusal, Wish};
 use super::target::Errand;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) enum Answer {
     /// There was a promise, and it is no more.
     Lapsed,
     Refused,
+    /// Allowed without a reservation.
+    Granted,
 }
 
 /// Whether an ask counts as use of the target.
@@ -83,6 +86,9 @@ impl Ask {
         };
         if matches!(self.call, Some(AskCall::Delete | AskCall::Forgo)) || chaperon.terminating {
             return Answer::None;
+        }
+        if chaperon.grant {
+            return Answer::Granted;
         }
         match chaperon.promise {
             Some(promise) if promise.attempt == self.attempt => Answer::Reserved,
@@ -212,7 +218,12 @@ pub(crate) fn is_older(seen: &str, known: &str) -> bool {
 /// The call on a proxy pod that is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PodCall {
-    Bind { node: Id, election: Election },
+    Bind {
+        node: Id,
+        election: Election,
+    },
+    /// `None`: the grant is taken back.
+    Grant(Option<Grant>),
     Explain(String),
     Reread,
 }
@@ -226,6 +237,8 @@ pub enum Waits {
     Held,
     /// Targets have been asked.
     Asking,
+    /// One target may go beyond what it has free.
+    Granted,
     /// Nobody takes it.
     Unschedulable,
 }
@@ -252,6 +265,12 @@ pub(crate) struct PodState {
     pub(crate) retry_at: Option<Duration>,
     pub(crate) failures: u32,
     pub(crate) waits: Option<Waits>,
+    /// Since when it has fitted nowhere.
+    pub(crate) nowhere_since: Option<Duration>,
+    /// Since when a target has been granted, or has been seen not to start the delegate of the bound pod.
+    pub(crate) granted_since: Option<Duration>,
+    /// Targets that were granted and revoked, while others have not had their turn.
+    pub(crate) tried: BTreeSet<Id>,
 }
 
 impl PodState {
@@ -271,6 +290,9 @@ impl PodState {
             retry_at: None,
             failures: 0,
             waits: None,
+            nowhere_since: None,
+            granted_since: None,
+            tried: BTreeSet::new(),
         }
     }
 
@@ -311,7 +333,10 @@ impl PodState {
             (Place::Bound { node, .. }, _) | (Place::Unbound(_), Some(PodCall::Bind { node, .. })) => {
                 Some(node)
             }
-            (Place::Unbound(_), _) => self.unclear.as_ref(),
+            (Place::Unbound(wish), _) => self.unclear.as_ref().or_else(|| {
+                let grant = wish.grant.as_ref()?;
+                self.asks.iter().find(|(_, ask)| is_granted(ask, grant)).map(|(id, _)| id)
+            }),
         }
     }
 

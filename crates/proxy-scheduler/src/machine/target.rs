@@ -5,7 +5,7 @@ mod silence;
 #[cfg(test)]
 mod tests;
 
-use super::model::{Id, Scope, Summary, TargetSeen};
+use super::model::{Id, Refusal, Scope, Summary, TargetSeen};
 use scheduling::ResourceList;
 pub(crate) use silence::{Errand, HEDGE};
 use silence::{Pace, RAMP_FIRST, Vigil};
@@ -64,7 +64,7 @@ pub(crate) struct Target {
     failing: Option<(String, Duration)>,
     pub(crate) summary: Option<Summary>,
     /// Classes that it refused since its summary last changed, with its words and when it said them.
-    closed: BTreeMap<Id, (String, Duration)>,
+    closed: BTreeMap<Id, (Refusal, Duration)>,
     /// Pods with a call that failed there and is due again when the target is back.
     pub(crate) debts: BTreeSet<Id>,
     /// While it is silent, when it may be asked in passing.
@@ -163,7 +163,7 @@ impl Target {
     // Refusals and failures.
 
     /// The target refused one of a class.
-    pub(crate) fn close(&mut self, class: &Id, reason: String, now: Duration) {
+    pub(crate) fn close(&mut self, class: &Id, reason: Refusal, now: Duration) {
         self.closed.insert(Arc::clone(class), (reason, now));
     }
 
@@ -180,7 +180,12 @@ impl Target {
     /// Why no more of a class are asked for.
     pub(crate) fn closed(&self, class: &Id, now: Duration) -> Option<&str> {
         let (reason, since) = self.closed.get(class)?;
-        (*since + CLOSED > now || self.held(class) > 0).then_some(reason.as_str())
+        (*since + CLOSED > now || self.held(class) > 0).then_some(reason.message.as_str())
+    }
+
+    /// Whether pods of lower priority could make way for one of a class.
+    pub(crate) fn preempts(&self, class: &Id) -> bool {
+        self.closed.get(class).is_some_and(|(reason, _)| reason.preempts)
     }
 
     pub(crate) fn hold(&mut self, class: &Id) {

@@ -1,7 +1,7 @@
 //! What raw objects become.
 
-use super::{Source, pod, podchaperon, target};
-use crate::machine::{Hold, Place, PodSeen, Promise, Refusal, Width, Wish};
+use super::{Source, pod, podchaperon, stage, target};
+use crate::machine::{GrantKind, Hold, Place, PodSeen, Promise, Refusal, Stage, Width, Wish};
 use api::{Pod, PodChaperon, keys};
 use runtime::{Connection, Target, TargetKey};
 use serde_json::{Value, json};
@@ -83,12 +83,33 @@ fn ephemeral_volumes_and_resource_claims_are_not_supported_yet() {
 }
 
 #[test]
-fn pods_without_reservation_are_held() {
+fn pods_without_reservation_are_placed_directly() {
     let annotations = json!({keys::NO_RESERVATION: ""});
-    holds(
-        &json!({"metadata": {"annotations": annotations}}),
-        "annotation multicluster.admiralty.io/no-reservation is not supported yet",
+    let wish = wish(&json!({"metadata": {"annotations": annotations}}));
+    assert!(wish.is_direct && wish.hold == Hold::No, "{:?}", wish.hold);
+}
+
+#[test]
+fn a_grant_is_read_with_its_election() {
+    let annotations = json!({keys::GRANT: keys::GRANT_PREEMPT, keys::ELECTED_TARGET: "t",
+        keys::ELECTED_CHAPERON: "c", keys::ELECTION_EPOCH: "3"});
+    let grant = wish(&json!({"metadata": {"annotations": annotations}})).grant.clone().unwrap();
+    assert_eq!(
+        (grant.kind, grant.election.epoch, &*grant.election.chaperon_uid),
+        (GrantKind::Preempt, 3, "c")
     );
+}
+
+#[test]
+fn how_far_a_delegate_is_stands_in_its_status() {
+    let condition = |kind: &str, status: &str, reason: &str| json!({"conditions": [{"type": kind, "status": status, "reason": reason}]});
+    assert_eq!(stage(&json!({})), Stage::Unknown);
+    assert_eq!(stage(&json!({"phase": "Pending"})), Stage::Unknown);
+    assert_eq!(stage(&condition("PodScheduled", "False", "Unschedulable")), Stage::Unplaced);
+    assert_eq!(stage(&condition("DelegateCreated", "False", "Forbidden")), Stage::Unplaced);
+    assert_eq!(stage(&condition("DelegateCreated", "False", "Revoked")), Stage::Revoked);
+    assert_eq!(stage(&condition("PodScheduled", "True", "")), Stage::Placed);
+    assert_eq!(stage(&json!({"phase": "Running"})), Stage::Placed);
 }
 
 #[test]
@@ -185,7 +206,7 @@ fn case_010_a_refusal_of_any_reason_is_a_refusal() {
     });
     let seen =
         podchaperon(&chaperon(&json!({"status": {"conditions": [condition]}})), "admiralty-c1", "cluster");
-    let want = Refusal { message: "SchedulingGated".to_owned(), stamp: "t".to_owned() };
+    let want = Refusal { message: "SchedulingGated".to_owned(), preempts: false, stamp: "t".to_owned() };
     assert_eq!(seen.and_then(|seen| seen.refused), Some(want));
 }
 

@@ -144,7 +144,10 @@ fn a_promise_makes_no_room_and_is_made_none() {
     bench.see(Seen::Chaperon(Change::Is(ChaperonSeen::read(&serde_json::from_value(raw).expect("one")))));
     let wanted = bench.admit();
     let [Action::Refuse { message, .. }] = wanted.as_slice() else { panic!("{wanted:?}") };
-    assert_eq!(message, "0/1 nodes are available: 1 Insufficient cpu.");
+    assert_eq!(
+        message,
+        "0/1 nodes are available: 1 Insufficient cpu. Pods of lower priority could make way."
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ fn target() -> Target {
         width,
         order: 0,
         weight: None,
+        start_deadline: None,
         unusable,
     })
 }

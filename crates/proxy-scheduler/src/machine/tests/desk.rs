@@ -1,8 +1,8 @@
 //! A machine with targets and nodes in front of it, and words for what happens to it.
 
 use crate::machine::{
-    Action, ChaperonSeen, Event, Failure, Hold, Id, Live, Machine, Name, Outcome, Place, PodSeen, Preference,
-    Promise, Refusal, Scope, Seed, Summary, TargetSeen, Width, Wish,
+    Action, ChaperonSeen, Election, Event, Failure, Grant, GrantKind, Hold, Id, Live, Machine, Name, Outcome,
+    Place, PodSeen, Preference, Promise, Refusal, Scope, Seed, Stage, Summary, TargetSeen, Width, Wish,
 };
 use api::{Pod, PodChaperon};
 use scheduling::{NodeInfo, PodInfo, Quantity, ResourceList};
@@ -42,6 +42,7 @@ pub(super) fn target(name: &str) -> TargetSeen {
         width: None,
         order: 0,
         weight: None,
+        start_deadline: None,
         unusable: None,
     }
 }
@@ -70,6 +71,8 @@ pub(super) fn pod(name: &str, spec: &Value) -> PodSeen {
         preference: Preference::default(),
         hold: Hold::No,
         epoch: 0,
+        grant: None,
+        is_direct: false,
         seed: Arc::new(Seed { pod: Pod::default(), template: PodChaperon::default() }),
     };
     PodSeen {
@@ -81,6 +84,8 @@ pub(super) fn pod(name: &str, spec: &Value) -> PodSeen {
         place: Place::Unbound(Arc::new(wish)),
         info,
         group: 0,
+        owned: true,
+        start_deadline: None,
         shown: None,
     }
 }
@@ -230,6 +235,38 @@ impl Desk {
         self.ends(pod, Outcome::Bound(Ok(())))
     }
 
+    /// The grant, or its end, has been written.
+    pub(super) fn granted(&mut self, pod: PodSeen, grant: Option<(&str, GrantKind, u64)>) -> &mut Self {
+        let version = self.version();
+        let uid = Arc::clone(&pod.uid);
+        let seen = wishing(PodSeen { version, ..pod }, |wish| {
+            // It stays when the grant goes.
+            wish.epoch = grant.map_or(1, |(_, _, epoch)| epoch);
+            wish.grant = grant.map(|(target, kind, epoch)| Grant {
+                kind,
+                election: Election {
+                    target_uid: id(&format!("cluster-{target}")),
+                    chaperon_uid: id(&format!("uid-{uid}-{target}")),
+                    epoch,
+                },
+            });
+        });
+        self.ends(&uid, Outcome::Granted(Ok(Box::new(seen))))
+    }
+
+    /// The change of the elected PodChaperon arrives, and the watch shows it.
+    pub(super) fn allowed(
+        &mut self,
+        pod: &str,
+        target: &str,
+        change: impl FnOnce(&mut ChaperonSeen),
+    ) -> &mut Self {
+        let mut chaperon = self.chaperon(pod, target);
+        change(&mut chaperon);
+        self.chaperons.insert((id(target), id(pod)), chaperon.clone());
+        self.ends(pod, Outcome::Allowed { target: id(target), result: Ok(chaperon) })
+    }
+
     pub(super) fn not_bound(&mut self, pod: &str, live: Live<PodSeen>) -> &mut Self {
         self.ends(pod, Outcome::Bound(Err(live)))
     }
@@ -264,7 +301,7 @@ impl Desk {
 
 /// What a target says of an attempt that it cannot take.
 pub(super) fn refusal(why: &str, attempt: u64) -> Option<Refusal> {
-    Some(Refusal { message: why.to_owned(), stamp: attempt.to_string() })
+    Some(Refusal { message: why.to_owned(), preempts: false, stamp: attempt.to_string() })
 }
 
 /// A PodChaperon just made.
@@ -279,6 +316,9 @@ pub(super) fn fresh(pod: &str, target: &str) -> ChaperonSeen {
         reserved_attempt: 0,
         refused: None,
         allowed: false,
+        grant: false,
+        revoked: false,
+        stage: Stage::Unknown,
         terminating: false,
         finalizers: vec![],
     }
@@ -292,9 +332,19 @@ fn words(action: &Action) -> String {
             format!("renew {} {} #{attempt}", chaperon.parent, chaperon.target)
         }
         Action::Bind { pod, node, election, .. } => format!("bind {} {node} @{}", pod.uid, election.epoch),
-        Action::Allow { chaperon, epoch, .. } => {
+        Action::Allow { chaperon, epoch, grant: None, .. } => {
             format!("allow {} {} @{epoch}", chaperon.parent, chaperon.target)
         }
+        Action::Allow { chaperon, grant: Some(kind), .. } => {
+            format!("allow {} {} to {}", chaperon.parent, chaperon.target, kind.as_str())
+        }
+        Action::Revoke { chaperon, on } => {
+            format!("{} {} {}", if *on { "revoke" } else { "keep" }, chaperon.parent, chaperon.target)
+        }
+        Action::Grant { pod, target, grant: Some(grant) } => {
+            format!("grant {} {target} {} @{}", pod.uid, grant.kind.as_str(), grant.election.epoch)
+        }
+        Action::Grant { pod, target, grant: None } => format!("take back {} {target}", pod.uid),
         Action::Delete { chaperon } => format!("delete {} {}", chaperon.parent, chaperon.target),
         Action::Explain { pod, message, .. } => format!("explain {}: {message}", pod.uid),
         Action::Reread { pod } => format!("reread {}", pod.uid),

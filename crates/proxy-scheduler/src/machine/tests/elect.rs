@@ -1,7 +1,7 @@
 //! From a reservation to a delegate that may run.
 
 use super::desk::{Desk, asking, fresh, id, ms, pod, refusal};
-use crate::machine::{Election, Event, Live, Outcome, Place, PodSeen, Promise, Width};
+use crate::machine::{Election, Event, Live, Outcome, Place, PodSeen, Promise, Waits, Width};
 use serde_json::Value;
 
 fn bound_to(name: &str, target: &str) -> PodSeen {
@@ -247,10 +247,12 @@ fn w03_a_refusal_of_an_earlier_attempt_is_no_answer_to_the_next() {
         .made("a", "c2")
         .refuses("a", "c2", "full")
         .told("a");
-    desk.pass(26_000).reserves("a", "c1").said();
-    desk.renews("a", "c1").change("a", "c1", |chaperon| chaperon.promise = None).check(&[]);
-    desk.refuses("a", "c1", "full again").pass(10_000);
-    desk.check(&["explain a: 0/2 virtual nodes are available: 1 c1: full again; 1 c2: full."]);
+    desk.said();
+    desk.change("a", "c1", |chaperon| chaperon.reserved_attempt = 1).check(&["renew a c1 #2"]);
+    desk.renews("a", "c1").change("a", "c1", |_| ()).check(&[]);
+    assert_eq!(desk.machine.pending(Waits::Asking), 1, "the refusal is that of the first attempt");
+    desk.refuses("a", "c1", "full again");
+    assert_eq!(desk.machine.pending(Waits::Unschedulable), 1);
 }
 
 #[test]

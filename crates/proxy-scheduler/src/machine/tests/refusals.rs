@@ -1,7 +1,7 @@
 //! Refusals and failures: whom they count against, and when they are over.
 
 use super::desk::{Desk, id, pod, summary};
-use crate::machine::{Event, Outcome, PodSeen, Scope, Waits};
+use crate::machine::{Event, GrantKind, Outcome, PodSeen, Scope, Waits};
 use serde_json::Value;
 
 /// Pod `a` was refused by `c1`, alone.
@@ -61,9 +61,8 @@ fn a_reservation_of_one_opens_the_target_for_its_class() {
 #[test]
 fn a_refused_chaperon_stays_and_wins_when_it_is_reserved() {
     let mut desk = refused();
-    desk.pass(600_000).check(&[]);
-    desk.reserves("a", "c1").check(&["renew a c1 #2"]);
-    desk.renews("a", "c1").reserves("a", "c1").check(&["bind a c1 @1"]);
+    desk.pass(900).check(&[]);
+    desk.reserves("a", "c1").check(&["bind a c1 @1"]);
 }
 
 #[test]
@@ -85,8 +84,13 @@ fn the_first_of_all_who_refused_to_reserve_wins() {
 #[test]
 fn a_new_reason_is_written_after_a_while_and_the_same_never_again() {
     let mut desk = refused();
-    desk.refuses("a", "c1", "1 node(s) had taints").pass(9_000).check(&[]);
-    desk.pass(1_000).check(&["explain a: 0/1 virtual nodes are available: 1 c1: 1 node(s) had taints."]);
+    desk.refuses("a", "c1", "1 node(s) had taints").pass(1_000).check(&["grant a c1 scale-up @1"]);
+    let grant = Some(("c1", GrantKind::ScaleUp, 1));
+    desk.granted(pod("a", &Value::Null), grant).check(&["allow a c1 to scale-up"]);
+    desk.allowed("a", "c1", |chaperon| chaperon.allowed = true).said();
+    desk.allowed("a", "c1", |chaperon| chaperon.grant = true).pass(8_000).check(&[]);
+    desk.pass(1_000)
+        .check(&["explain a: 0/1 virtual nodes are available: 1 c1: may add nodes: 1 node(s) had taints."]);
     desk.told("a");
     desk.pass(600_000).check(&[]);
 }

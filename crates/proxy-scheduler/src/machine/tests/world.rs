@@ -4,10 +4,10 @@
 mod holds;
 mod losses;
 
-use super::desk::{fresh, id, ms, node, pod, refusal, summary, target};
+use super::desk::{fresh, id, ms, node, pod, refusal, summary, target, wishing};
 use crate::machine::{
-    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Id, Live, Machine, Outcome, Place, PodRef,
-    PodSeen, Promise, Scope,
+    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Grant, Id, Live, Machine, Outcome, Place,
+    PodRef, PodSeen, Promise, Scope, Stage, TargetSeen,
 };
 use losses::unanswered;
 use serde_json::Value;
@@ -39,6 +39,7 @@ impl Chance {
 struct Pod {
     version: u64,
     bound: Option<(Id, Election)>,
+    grant: Option<Grant>,
 }
 
 /// A PodChaperon in a target.
@@ -106,7 +107,9 @@ impl World {
         self.ends.clear();
         self.streams.clear();
         self.feed(Event::NamespacesReplaced(vec![]));
-        self.feed(Event::Targets(self.targets.iter().map(|name| target(name)).collect()));
+        let deadline = Some(Duration::from_secs(20));
+        let impatient = |name: &Id| TargetSeen { start_deadline: deadline, ..target(name) };
+        self.feed(Event::Targets(self.targets.iter().map(impatient).collect()));
         self.feed(Event::NodesReplaced(self.targets.iter().map(|name| node(name, &Value::Null)).collect()));
         let pods = self.pods.keys().map(|uid| self.seen(uid)).collect();
         self.tell(&id("source"), Event::PodsReplaced(pods));
@@ -139,13 +142,18 @@ impl World {
         seen.version = pod.version.to_string();
         if let Some((node, election)) = &pod.bound {
             seen.place = Place::Bound { node: Arc::clone(node), election: Some(election.clone()) };
+            return seen;
         }
-        seen
+        let grant = pod.grant.clone();
+        wishing(seen, |wish| {
+            wish.epoch = grant.as_ref().map_or(0, |grant| grant.election.epoch);
+            wish.grant = grant;
+        })
     }
 
     pub(super) fn create_pod(&mut self, name: &str) {
         let version = self.version();
-        self.pods.insert(id(name), Pod { version, bound: None });
+        self.pods.insert(id(name), Pod { version, bound: None, grant: None });
         let seen = self.seen(&id(name));
         self.tell(&id("source"), Event::PodApplied(seen));
     }
@@ -169,9 +177,14 @@ impl World {
         let keys: Vec<_> = self.chaperons.keys().cloned().collect();
         let Some(key) = keys.get(self.chance.below(keys.len())).cloned() else { return };
         let taken = self.chaperons.iter().filter(|((target, _), other)| {
-            *target == key.0 && (other.seen.promise.is_some() || other.seen.allowed)
+            let seen = &other.seen;
+            let placed = seen.allowed && !seen.grant || seen.stage == Stage::Placed;
+            *target == key.0 && (seen.promise.is_some() || placed)
         });
         let free = taken.count() < self.room;
+        if self.chaperons.get(&key).is_some_and(|chaperon| chaperon.seen.grant) {
+            return self.go_on(&key, free);
+        }
         let lapses = self.chance.percent(10);
         let Some(chaperon) = self.chaperons.get_mut(&key) else { return };
         let seen = &mut chaperon.seen;
@@ -195,6 +208,20 @@ impl World {
             chaperon.refused_at = seen.attempt;
         }
         self.changed(&key);
+    }
+
+    /// What a target does about a delegate without a reservation: it gets a node, or it goes when it has to.
+    fn go_on(&mut self, key: &(Id, Id), free: bool) {
+        let Some(chaperon) = self.chaperons.get_mut(key) else { return };
+        let seen = &mut chaperon.seen;
+        match (seen.stage, seen.revoked) {
+            (Stage::Placed | Stage::Revoked, _) => return,
+            (Stage::Unknown | Stage::Unplaced, true) => seen.stage = Stage::Revoked,
+            (Stage::Unknown | Stage::Unplaced, false) if free => seen.stage = Stage::Placed,
+            (Stage::Unknown, false) => seen.stage = Stage::Unplaced,
+            (Stage::Unplaced, false) => return,
+        }
+        self.changed(key);
     }
 
     /// Something on its way arrives: a call, an answer, an event.
@@ -260,12 +287,30 @@ impl World {
             Action::Bind { pod, node, election, .. } => {
                 (Arc::clone(&pod.uid), self.arrive_bind(pod, node, election))
             }
-            Action::Allow { chaperon, version, epoch: _, .. } => {
+            Action::Grant { pod, grant, .. } => {
+                (Arc::clone(&pod.uid), self.arrive_grant(pod, grant.as_ref()))
+            }
+            Action::Revoke { chaperon, on } => {
+                let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
+                if let Some(found) =
+                    self.chaperons.get_mut(&key).filter(|found| found.seen.uid == chaperon.uid)
+                {
+                    found.seen.revoked = *on;
+                    self.changed(&key);
+                }
+                let result = self.there(chaperon).ok_or(Live::Gone);
+                (
+                    Arc::clone(&chaperon.parent),
+                    Outcome::Allowed { target: Arc::clone(&chaperon.target), result },
+                )
+            }
+            Action::Allow { chaperon, version, epoch: _, grant, .. } => {
                 let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
                 let live = self.there(chaperon);
                 let fits = live.as_ref().is_some_and(|live| live.version == *version);
                 if let Some(found) = self.chaperons.get_mut(&key).filter(|_| fits) {
                     found.seen.allowed = true;
+                    found.seen.grant = grant.is_some();
                     self.changed(&key);
                 }
                 let result = match (fits, self.there(chaperon)) {
@@ -280,7 +325,9 @@ impl World {
             }
             Action::Delete { chaperon } => {
                 let (target, parent, uid) = (&chaperon.target, &chaperon.parent, &chaperon.uid);
-                if self.there(chaperon).is_some() {
+                if let Some(there) = self.there(chaperon) {
+                    let safe = !there.allowed || there.stage == Stage::Revoked;
+                    assert!(safe || !self.pods.contains_key(parent), "{parent} may run in {target}");
                     self.chaperons.remove(&(Arc::clone(target), Arc::clone(parent)));
                     let (parent, uid) = (Arc::clone(parent), Arc::clone(uid));
                     self.tell(target, Event::ChaperonDeleted { target: Arc::clone(target), parent, uid });
@@ -332,12 +379,29 @@ impl World {
         let fits = |found: &&mut Pod| found.version.to_string() == pod.version && found.bound.is_none();
         if let Some(found) = self.pods.get_mut(&pod.uid).filter(fits) {
             found.version = version;
+            let other =
+                found.grant.as_ref().filter(|grant| grant.election.chaperon_uid != election.chaperon_uid);
+            assert!(other.is_none(), "{} is bound although another target is granted", pod.uid);
             found.bound = Some((Arc::clone(node), election.clone()));
             let seen = self.seen(&pod.uid);
             self.tell(&id("source"), Event::PodApplied(seen));
             return Outcome::Bound(Ok(()));
         }
         Outcome::Bound(Err(self.read(pod)))
+    }
+
+    fn arrive_grant(&mut self, pod: &PodRef, grant: Option<&Grant>) -> Outcome {
+        let version = self.version();
+        let fits = |found: &&mut Pod| found.version.to_string() == pod.version && found.bound.is_none();
+        if let Some(found) = self.pods.get_mut(&pod.uid).filter(fits) {
+            assert!(grant.is_none() || found.grant.is_none(), "{} is granted twice", pod.uid);
+            found.version = version;
+            found.grant = grant.cloned();
+            let seen = self.seen(&pod.uid);
+            self.tell(&id("source"), Event::PodApplied(seen.clone()));
+            return Outcome::Granted(Ok(Box::new(seen)));
+        }
+        Outcome::Granted(Err(self.read(pod)))
     }
 
     fn arrive_explain(&mut self, pod: &PodRef) -> Result<String, Failure> {

@@ -1,9 +1,16 @@
 //! What must hold, whatever happens.
 
 use super::World;
-use crate::machine::Id;
+use crate::machine::{ChaperonSeen, Id, Stage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+impl ChaperonSeen {
+    /// Whether its delegate runs or may yet.
+    fn may_run(&self) -> bool {
+        self.allowed && self.stage != Stage::Revoked
+    }
+}
 
 impl World {
     /// At any moment: what is allowed is what its pod's one election names.
@@ -11,12 +18,14 @@ impl World {
     pub(in crate::machine::tests) fn check_always(&self) {
         let mut allowed: BTreeMap<&Id, &Id> = BTreeMap::new();
         for ((target, parent), chaperon) in
-            self.chaperons.iter().filter(|(_, chaperon)| chaperon.seen.allowed)
+            self.chaperons.iter().filter(|(_, chaperon)| chaperon.seen.may_run())
         {
             assert_eq!(allowed.insert(parent, target), None, "{parent} is allowed twice");
             let Some(pod) = self.pods.get(parent) else { continue };
-            let (node, election) = pod.bound.as_ref().expect("allowed before the binding");
-            assert_eq!((node, &election.chaperon_uid), (target, &chaperon.seen.uid), "another was elected");
+            let bound = pod.bound.as_ref().map(|(_, election)| election);
+            let election = bound.or(pod.grant.as_ref().map(|grant| &grant.election));
+            let election = election.expect("allowed before the election");
+            assert_eq!(election.chaperon_uid, chaperon.seen.uid, "another was elected");
         }
     }
 

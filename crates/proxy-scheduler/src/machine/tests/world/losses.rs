@@ -20,7 +20,8 @@ pub(super) fn unanswered(call: &Action) -> Option<Event> {
             )
         }
         Action::Bind { pod, .. } => (&pod.uid, Outcome::Bound(Err(Live::Unknown(unknown())))),
-        Action::Allow { chaperon, .. } => {
+        Action::Grant { pod, .. } => (&pod.uid, Outcome::Granted(Err(Live::Unknown(unknown())))),
+        Action::Allow { chaperon, .. } | Action::Revoke { chaperon, .. } => {
             let target = Arc::clone(&chaperon.target);
             (&chaperon.parent, Outcome::Allowed { target, result: Err(Live::Unknown(unknown())) })
         }
