@@ -422,9 +422,12 @@ impl Model {
     }
 
     /// Where a pod would be placed if others made way for it. Nobody is asked to: that takes a grant.
-    fn room_at_the_cost_of_others(&self, pod: &PodInfo) -> Nomination {
+    fn room_at_the_cost_of_others(&mut self, pod: &PodInfo) -> Nomination {
         let real = PodInfo { promise: false, ..pod.clone() };
-        let judged = Judge::new(&self.profiles, &self.snapshot).evaluate(&real);
+        if self.refuse_storage(&real).is_some() {
+            return Nomination::Clear;
+        }
+        let judged = self.profiles.of(&real).schedule(&mut self.cache, &real, &self.snapshot);
         judged.err().map_or(Nomination::Clear, |diagnosis| diagnosis.nomination)
     }
 

@@ -4,11 +4,12 @@
 //! ClusterTargets with their Secrets; in each usable target the PodChaperons of this source and the
 //! ClusterSummary.
 //!
-//! Writes: in the source bindings, `PodScheduled=False` of proxy pods without a node, events; in targets
-//! PodChaperons (creates, renews, allows, deletes).
+//! Writes: in the source bindings, `PodScheduled=False` and grants of proxy pods without a node, events; in targets
+//! PodChaperons (creates, renews, allows, revokes, deletes).
 //!
-//! Promises: a pod is bound by one compare-and-swap that names the elected PodChaperon; a PodChaperon is allowed
-//! only after that binding, never two for one pod. What a target does not say, fails or refuses counts against
+//! Promises: a pod is bound, or one target granted, by one compare-and-swap that names the elected PodChaperon; a
+//! PodChaperon is allowed only after that, never two for one pod. A grant is taken back only after the target has
+//! confirmed that the delegate is gone and never had a node, and before that no other target is elected. What a target does not say, fails or refuses counts against
 //! that target alone. Nothing waits for a silent target.
 //!
 //! Never: removes a finalizer, touches a pod that has a node, creates a PodChaperon that is allowed, or does
@@ -25,7 +26,7 @@
 //! |---|---|---|---|
 //! | core | pods | get, list, watch | proxy pods; a live read after a lost race or a timeout of a binding |
 //! | core | pods/binding | create | the election |
-//! | core | pods/status | patch | `PodScheduled` of a proxy pod without a node |
+//! | core | pods/status | patch | `PodScheduled` and the grant of a proxy pod without a node |
 //! | core | nodes | get, list, watch | virtual nodes |
 //! | core | namespaces | get, list, watch | the UID of this cluster; labels for selectors of namespaces |
 //! | core | secrets | get, list, watch | kubeconfigs of targets |
@@ -39,7 +40,7 @@
 //!
 //! | group | resources | verbs | reason |
 //! |---|---|---|---|
-//! | multicluster.admiralty.io | podchaperons | get, list, watch, create, patch, delete | ask, renew, allow, take back |
+//! | multicluster.admiralty.io | podchaperons | get, list, watch, create, patch, delete | ask, renew, allow, revoke, take back |
 //! | multicluster.admiralty.io | clustersummaries | get, list, watch | rank |
 
 mod apply;

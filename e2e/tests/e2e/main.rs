@@ -15,6 +15,7 @@ mod chart;
 mod daemons;
 mod drains;
 mod ends;
+mod grants;
 mod guest;
 mod identity;
 mod installed;

@@ -58,7 +58,7 @@ impl<'a> Pool<'a> {
         Ok(pool)
     }
 
-    async fn grow(&mut self) -> Result<()> {
+    pub(crate) async fn grow(&mut self) -> Result<()> {
         let shape = Shape {
             cpu: "2".into(),
             labels: BTreeMap::from([("pool".into(), self.name.clone())]),
