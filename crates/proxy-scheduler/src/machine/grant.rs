@@ -148,7 +148,7 @@ impl Machine {
             return;
         }
         if !chaperon.grant {
-            return self.allow_granted(uid, &id, &chaperon, grant, now);
+            return self.allow_granted(uid, &id, (&chaperon, grant), now);
         }
         // Others may get room meanwhile.
         self.renew(uid, now);
@@ -160,7 +160,13 @@ impl Machine {
         self.tell(uid, message, now);
     }
 
-    fn allow_granted(&mut self, uid: &Id, id: &Id, chaperon: &ChaperonSeen, grant: &Grant, now: Duration) {
+    fn allow_granted(
+        &mut self,
+        uid: &Id,
+        id: &Id,
+        (chaperon, grant): (&ChaperonSeen, &Grant),
+        now: Duration,
+    ) {
         self.actions.push(Action::Allow {
             chaperon: reference(id, uid, chaperon),
             version: chaperon.version.clone(),

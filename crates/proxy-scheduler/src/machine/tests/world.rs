@@ -291,50 +291,12 @@ impl World {
                 (Arc::clone(&pod.uid), self.arrive_grant(pod, grant.as_ref()))
             }
             Action::Revoke { chaperon, on } => {
-                let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
-                if let Some(found) =
-                    self.chaperons.get_mut(&key).filter(|found| found.seen.uid == chaperon.uid)
-                {
-                    found.seen.revoked = *on;
-                    self.changed(&key);
-                }
-                let result = self.there(chaperon).ok_or(Live::Gone);
-                (
-                    Arc::clone(&chaperon.parent),
-                    Outcome::Allowed { target: Arc::clone(&chaperon.target), result },
-                )
+                (Arc::clone(&chaperon.parent), self.arrive_revoke(chaperon, *on))
             }
-            Action::Allow { chaperon, version, epoch: _, grant, .. } => {
-                let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
-                let live = self.there(chaperon);
-                let fits = live.as_ref().is_some_and(|live| live.version == *version);
-                if let Some(found) = self.chaperons.get_mut(&key).filter(|_| fits) {
-                    found.seen.allowed = true;
-                    found.seen.grant = grant.is_some();
-                    self.changed(&key);
-                }
-                let result = match (fits, self.there(chaperon)) {
-                    (true, Some(seen)) => Ok(seen),
-                    (false, Some(seen)) => Err(Live::Found(Box::new(seen))),
-                    (_, None) => Err(Live::Gone),
-                };
-                (
-                    Arc::clone(&chaperon.parent),
-                    Outcome::Allowed { target: Arc::clone(&chaperon.target), result },
-                )
+            Action::Allow { chaperon, version, grant, .. } => {
+                (Arc::clone(&chaperon.parent), self.arrive_allow(chaperon, version, grant.is_some()))
             }
-            Action::Delete { chaperon } => {
-                let (target, parent, uid) = (&chaperon.target, &chaperon.parent, &chaperon.uid);
-                if let Some(there) = self.there(chaperon) {
-                    let safe = !there.allowed || there.stage == Stage::Revoked;
-                    assert!(safe || !self.pods.contains_key(parent), "{parent} may run in {target}");
-                    self.chaperons.remove(&(Arc::clone(target), Arc::clone(parent)));
-                    let (parent, uid) = (Arc::clone(parent), Arc::clone(uid));
-                    self.tell(target, Event::ChaperonDeleted { target: Arc::clone(target), parent, uid });
-                }
-                let (target, uid) = (Arc::clone(target), Arc::clone(uid));
-                (Arc::clone(parent), Outcome::Deleted { target, uid, result: Ok(()) })
-            }
+            Action::Delete { chaperon } => (Arc::clone(&chaperon.parent), self.arrive_delete(chaperon)),
             Action::Explain { pod, .. } => {
                 (Arc::clone(&pod.uid), Outcome::Explained(self.arrive_explain(pod)))
             }
@@ -358,6 +320,45 @@ impl World {
     fn there(&self, chaperon: &ChaperonRef) -> Option<ChaperonSeen> {
         let found = self.chaperons.get(&(Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent)))?;
         (found.seen.uid == chaperon.uid).then(|| found.seen.clone())
+    }
+
+    fn arrive_revoke(&mut self, chaperon: &ChaperonRef, on: bool) -> Outcome {
+        let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
+        if let Some(found) = self.chaperons.get_mut(&key).filter(|found| found.seen.uid == chaperon.uid) {
+            found.seen.revoked = on;
+            self.changed(&key);
+        }
+        let result = self.there(chaperon).ok_or(Live::Gone);
+        Outcome::Allowed { target: Arc::clone(&chaperon.target), result }
+    }
+
+    fn arrive_allow(&mut self, chaperon: &ChaperonRef, version: &str, grant: bool) -> Outcome {
+        let key = (Arc::clone(&chaperon.target), Arc::clone(&chaperon.parent));
+        let live = self.there(chaperon);
+        let fits = live.as_ref().is_some_and(|live| live.version == version);
+        if let Some(found) = self.chaperons.get_mut(&key).filter(|_| fits) {
+            found.seen.allowed = true;
+            found.seen.grant = grant;
+            self.changed(&key);
+        }
+        let result = match (fits, self.there(chaperon)) {
+            (true, Some(seen)) => Ok(seen),
+            (false, Some(seen)) => Err(Live::Found(Box::new(seen))),
+            (_, None) => Err(Live::Gone),
+        };
+        Outcome::Allowed { target: Arc::clone(&chaperon.target), result }
+    }
+
+    fn arrive_delete(&mut self, chaperon: &ChaperonRef) -> Outcome {
+        let (target, parent, uid) = (&chaperon.target, &chaperon.parent, &chaperon.uid);
+        if let Some(there) = self.there(chaperon) {
+            let safe = !there.allowed || there.stage == Stage::Revoked;
+            assert!(safe || !self.pods.contains_key(parent), "{parent} may run in {target}");
+            self.chaperons.remove(&(Arc::clone(target), Arc::clone(parent)));
+            let (parent, uid) = (Arc::clone(parent), Arc::clone(uid));
+            self.tell(target, Event::ChaperonDeleted { target: Arc::clone(target), parent, uid });
+        }
+        Outcome::Deleted { target: Arc::clone(target), uid: Arc::clone(uid), result: Ok(()) }
     }
 
     fn arrive_create(&mut self, target: &Id, pod: &Id) -> Outcome {
