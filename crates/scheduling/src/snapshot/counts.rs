@@ -79,3 +79,39 @@ impl PartialEq for Counts {
 }
 
 impl Eq for Counts {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn lists_and_columns_count_as_a_map_does(
+            steps in prop::collection::vec((0usize..600, prop::bool::weighted(0.8)), 1..3000)
+        ) {
+            let (mut counts, mut plain) = (Counts::default(), BTreeMap::<usize, u32>::new());
+            for (slot, more) in steps {
+                if more {
+                    counts.add(slot);
+                    *plain.entry(slot).or_default() += 1;
+                } else if let Some(count) = plain.get_mut(&slot) {
+                    counts.remove(slot);
+                    *count -= 1;
+                    plain.retain(|_, count| *count > 0);
+                }
+            }
+            prop_assert!(counts.iter().eq(plain.into_iter()));
+        }
+    }
+
+    #[test]
+    fn many_become_a_column() {
+        let mut counts = Counts::default();
+        (0..=FEW).for_each(|slot| counts.add(slot));
+        assert!(matches!(counts, Counts::Many(_)));
+    }
+}
