@@ -238,10 +238,11 @@ fn another_snapshot_is_not_taken_for_the_one_before() {
     let (framework, mut cache) = (Framework::builder().build(), Cache::default());
     let mut snapshot = three();
     let pod = pod("p", cpu("2"));
+    let big = PodInfo { uid: Arc::from("big"), ..pod.clone() };
     let mut copy = snapshot.clone();
     // As many changes in both, but others.
-    copy.remove_node("n2");
-    snapshot.remove_node("n3");
+    copy.assume(Arc::new(big.clone()), &Arc::from("n2"));
+    snapshot.assume(Arc::new(big.clone()), &Arc::from("n3"));
     for _ in 0..3 {
         for (world, want) in [(&snapshot, "n2"), (&copy, "n3")] {
             let best = framework.schedule(&mut cache, &pod, world).expect("a node");
