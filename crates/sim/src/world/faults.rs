@@ -327,14 +327,14 @@ impl World {
         let (nodes, cpu) = (self.plan.nodes, self.plan.cpu);
         for index in 0..nodes {
             let name = format!("c{id}-n{index}");
-            if !self.cluster(id).kubelets.contains_key(&name) {
-                // A new machine never has the name of an old one.
-                let new = format!("{name}-again");
-                if !self.cluster(id).kubelets.contains_key(&new) {
-                    self.cluster(id).add_node(&new, cpu);
-                }
-                continue;
+            // A new machine never has the name of an old one.
+            let new = format!("{name}-again");
+            let kubelets = &self.cluster(id).kubelets;
+            if !kubelets.contains_key(&name) && !kubelets.contains_key(&new) {
+                self.cluster(id).add_node(&new, cpu);
             }
+        }
+        for name in self.cluster(id).kubelets.keys().cloned().collect::<Vec<_>>() {
             if let Some(kubelet) = self.cluster(id).kubelets.get_mut(&name) {
                 kubelet.connected = true;
             }
