@@ -297,14 +297,14 @@ impl Model {
             // Whatever else is due waits for the watches.
             return retry;
         }
-        let queue = self.queue.next_wakeup().filter(|_| self.recalling.is_empty());
+        // What waits for the answers about earlier promises is not due before they come.
+        let recalled = self.recalling.is_empty();
+        let queue = self.queue.next_wakeup().filter(|_| recalled);
+        let summary = self.publication.next_wakeup().filter(|_| recalled);
         let deadline = self.deadlines.first().map(|(time, _)| *time);
         let rewording = self.rewordings.first().map(|(time, _)| *time);
         let storage = self.next_binding();
-        [queue, deadline, rewording, retry, storage, self.next_template(), self.publication.next_wakeup()]
-            .into_iter()
-            .flatten()
-            .min()
+        [queue, summary, deadline, rewording, retry, storage, self.next_template()].into_iter().flatten().min()
     }
 
     /// True once promises made before this process started are counted.

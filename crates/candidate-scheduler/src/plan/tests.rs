@@ -55,12 +55,20 @@ impl Bench {
     /// What the model wants now, without dry runs and summaries.
     fn wants(&mut self) -> Vec<Action> {
         let actions = self.model.decide(self.now);
+        self.rests();
         let aside = |action: &Action| {
             matches!(action, Action::DryRun { .. } | Action::CreateSummary(_) | Action::PatchSummary(_))
         };
         let (aside, wanted): (Vec<_>, Vec<_>) = actions.into_iter().partition(aside);
         self.open.extend(aside);
         wanted
+    }
+
+    /// Whoever decides does not look again at once, and so on for ever.
+    #[track_caller]
+    fn rests(&self) {
+        let due = self.model.next_wakeup();
+        assert!(due.is_none_or(|due| due > self.now), "looks again at once: {due:?} at {}", self.now);
     }
 
     /// Answers dry runs with the pod as it is, and says what the model wants then.
@@ -400,6 +408,7 @@ fn a_reservation_that_cannot_be_written_is_tried_again_after_a_pause() {
 #[test]
 fn after_a_restart_promises_are_counted_before_anything_is_decided() {
     let mut bench = Bench::unsynced();
+    bench.see(Seen::Summary(None));
     let mut allowed = reserved_on("n2");
     allowed.push(("is-allowed", "true".to_owned()));
     let chaperons = vec![
