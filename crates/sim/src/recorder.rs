@@ -71,6 +71,7 @@ pub struct Recorder {
     finished: BTreeSet<String>,
     excused: BTreeSet<String>,
     all_excused: bool,
+    restored: bool,
     /// What was found.
     pub violations: Vec<Violation>,
     /// How many containers were started.
@@ -107,7 +108,7 @@ impl Recorder {
                 format!("{pod} is a second delegate of {proxy}, which is to run once"),
             );
         }
-        if self.finished.contains(&proxy) {
+        if self.finished.contains(&proxy) && !self.restored {
             self.report(
                 Rule::FinishedStaysFinished,
                 at,
@@ -134,6 +135,11 @@ impl Recorder {
     /// The same for all.
     pub fn excuse_all(&mut self) {
         self.all_excused = true;
+    }
+
+    /// An etcd goes back: its kubelets start what it still has, before anybody of ours can look.
+    pub fn restored(&mut self) {
+        self.restored = true;
     }
 
     /// Whether it may end.

@@ -399,6 +399,7 @@ impl World {
         let Some(backup) = self.cluster(id).backup.take() else { return };
         // What was asked for since is forgotten, and so may be what ran.
         self.recorder.excuse_all();
+        self.recorder.restored();
         self.tell(|| format!("c{id} is restored"));
         self.store(id).restore(backup);
         self.cuts_watches(id, true, false);
