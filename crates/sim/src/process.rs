@@ -110,6 +110,12 @@ impl Process {
         self.token.cancel();
     }
 
+    /// Whether it ended by itself, as one does that cannot start; a kubelet starts it again.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        !self.dead && self.task.is_finished() && !self.token.is_cancelled()
+    }
+
     /// Ends it between two instructions.
     pub fn kill(&mut self) {
         self.dead = true;

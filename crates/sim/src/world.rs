@@ -397,6 +397,10 @@ impl World {
             }
             Due::Collect => {
                 self.collect();
+                let ended = self.processes.iter().enumerate().filter(|(_, process)| process.has_ended());
+                for id in ended.map(|(id, _)| id).collect::<Vec<_>>() {
+                    self.kills(id);
+                }
                 self.after(2_000, Due::Collect);
             }
             Due::Nodes => {
