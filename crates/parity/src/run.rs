@@ -188,8 +188,8 @@ fn judge(
 /// # Errors
 /// When our side cannot read the document.
 pub fn compare(document: &Value, upstream: &[Answer]) -> Result<Vec<(String, Vec<String>)>> {
-    let ours = first_writes(ours::answers(document)?);
-    let upstream = first_writes(upstream.to_vec());
+    let ours = first_writes(document, ours::answers(document)?);
+    let upstream = first_writes(document, upstream.to_vec());
     let sequence = document["sequence"].as_bool().unwrap_or_default();
     let mut failures = Vec::new();
     for (ours, upstream) in ours.iter().zip(&upstream) {
@@ -209,9 +209,18 @@ pub fn compare(document: &Value, upstream: &[Answer]) -> Result<Vec<(String, Vec
     Ok(failures)
 }
 
-/// Leaves out writes that say what was written before: upstream makes them all the same.
-fn first_writes(mut answers: Vec<Answer>) -> Vec<Answer> {
+/// Leaves out writes that say what was written before, or is in the document: upstream makes them all the same.
+fn first_writes(document: &Value, mut answers: Vec<Answer>) -> Vec<Answer> {
     let mut written = BTreeSet::new();
+    let name = |object: &Value| {
+        let text = |key: &str, default| object[key].as_str().unwrap_or(default).to_owned();
+        format!("{}/{}", text("namespace", "default"), text("name", ""))
+    };
+    for claim in ours::list(document, "persistentVolumeClaims") {
+        if let Some(node) = claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].as_str() {
+            written.insert(format!("claim {} for {node}", name(&claim["metadata"])));
+        }
+    }
     for answer in &mut answers {
         answer.writes.retain(|write| written.insert(write.clone()));
     }
