@@ -304,7 +304,10 @@ impl Model {
         let deadline = self.deadlines.first().map(|(time, _)| *time);
         let rewording = self.rewordings.first().map(|(time, _)| *time);
         let storage = self.next_binding();
-        [queue, summary, deadline, rewording, retry, storage, self.next_template()].into_iter().flatten().min()
+        [queue, summary, deadline, rewording, retry, storage, self.next_template()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// True once promises made before this process started are counted.

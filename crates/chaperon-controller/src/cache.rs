@@ -8,7 +8,7 @@ use crate::plan::{Creation, Delegate, Observed};
 use api::{Pod, PodChaperon, keys};
 use runtime::{Class, Clock};
 use serde_json::json;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -151,9 +151,9 @@ fn trimmed_chaperon(mut chaperon: PodChaperon) -> Arc<PodChaperon> {
 
 #[derive(Default)]
 struct State {
-    entries: HashMap<Key, Entry>,
+    entries: BTreeMap<Key, Entry>,
     /// Keys whose delegate the API server refused, by namespace.
-    refused: HashMap<String, BTreeSet<Key>>,
+    refused: BTreeMap<String, BTreeSet<Key>>,
 }
 
 /// The cache.
@@ -228,7 +228,7 @@ impl Cache {
 
     /// A list of all PodChaperons: what is not in it is gone.
     pub(crate) fn replace_chaperons(&self, all: Vec<PodChaperon>) -> Vec<Key> {
-        let listed: HashSet<Key> = all.iter().map(|chaperon| key_of(&chaperon.metadata)).collect();
+        let listed: BTreeSet<Key> = all.iter().map(|chaperon| key_of(&chaperon.metadata)).collect();
         for chaperon in all {
             // A promise that is listed may be old.
             self.take_chaperon(chaperon, |entry, _| entry.promise = None);
@@ -293,7 +293,7 @@ impl Cache {
 
     /// A list of all pods. What is not in it may have been created after it was made.
     pub(crate) fn replace_pods(&self, all: Vec<Pod>) -> Vec<Key> {
-        let listed: HashSet<Key> = all.iter().map(|pod| key_of(&pod.metadata)).collect();
+        let listed: BTreeSet<Key> = all.iter().map(|pod| key_of(&pod.metadata)).collect();
         for pod in all {
             self.see_pod(pod);
         }

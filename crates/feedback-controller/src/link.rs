@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use runtime::{CancellationToken, Chain, Class, Seen, Target, TargetKey, class, watch};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -219,7 +219,7 @@ async fn farewell(context: &Context, target: &Target, link: &Link) -> bool {
     if !was_removed(context, target).await {
         return true;
     }
-    let first: HashSet<String> =
+    let first: BTreeSet<String> =
         context.store().behind(&target.key).into_iter().map(|chaperon| chaperon.uid.clone()).collect();
     info!(cluster = %target.key, podchaperons = first.len(), "target was removed; deleting its PodChaperons");
     let mut parting = Parting { answered: Instant::now(), empty: false };

@@ -6,7 +6,7 @@ use crate::views::{Chaperon, Compact, Proxy};
 use api::{Pod, PodChaperon};
 use runtime::targets::TargetMap;
 use runtime::{Seen, Target, TargetKey};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -50,29 +50,29 @@ struct Memory {
 /// All pods, PodChaperons and targets.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    pods: HashMap<Key, Arc<Proxy>>,
+    pods: BTreeMap<Key, Arc<Proxy>>,
     pods_in_step: bool,
-    by_node: HashMap<String, HashSet<Key>>,
+    by_node: BTreeMap<String, BTreeSet<Key>>,
     /// By UID of their parent.
-    chaperons: HashMap<Key, Vec<Arc<Chaperon>>>,
+    chaperons: BTreeMap<Key, Vec<Arc<Chaperon>>>,
     /// By target: UID of the PodChaperon to UID of its parent.
-    of_target: HashMap<TargetKey, HashMap<String, Key>>,
-    memory: HashMap<Key, Memory>,
+    of_target: BTreeMap<TargetKey, BTreeMap<String, Key>>,
+    memory: BTreeMap<Key, Memory>,
     links: BTreeMap<TargetKey, Arc<Link>>,
     /// By virtual node; `None` before the first list.
-    targets: Option<HashMap<String, Arc<Target>>>,
+    targets: Option<BTreeMap<String, Arc<Target>>>,
 }
 
 impl Store {
     /// Takes the registry's targets in; returns the pods whose target has changed.
     pub(crate) fn set_targets(&mut self, map: &TargetMap) -> Vec<Key> {
-        let new: HashMap<String, Arc<Target>> =
+        let new: BTreeMap<String, Arc<Target>> =
             map.values().map(|target| (target.virtual_node(), Arc::clone(target))).collect();
         let old = self.targets.take().unwrap_or_default();
         let state = |target: Option<&Arc<Target>>| {
             target.map(|t| (t.usable().map(|(_, uid)| uid.to_owned()), reach(t)))
         };
-        let nodes: HashSet<&String> = old.keys().chain(new.keys()).collect();
+        let nodes: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         let changed = nodes.into_iter().filter(|node| state(old.get(*node)) != state(new.get(*node)));
         let keys = changed.filter_map(|node| self.by_node.get(node)).flatten().cloned().collect();
         self.targets = Some(new);
@@ -120,7 +120,7 @@ impl Store {
 
     /// The complete list of pods; returns everything that is to be looked at: all pods and PodChaperons.
     pub(crate) fn replace_pods(&mut self, pods: &[Pod]) -> Vec<Key> {
-        let there: HashSet<&str> = pods.iter().map(Pod::uid).collect();
+        let there: BTreeSet<&str> = pods.iter().map(Pod::uid).collect();
         let gone: Vec<Key> = self.pods.keys().filter(|key| !there.contains(key.as_ref())).cloned().collect();
         for key in &gone {
             self.remove_pod(key);
@@ -148,7 +148,7 @@ impl Store {
     }
 
     /// Everything: all pods and PodChaperons.
-    pub(crate) fn all(&self) -> HashSet<Key> {
+    pub(crate) fn all(&self) -> BTreeSet<Key> {
         self.pods.keys().chain(self.chaperons.keys()).cloned().collect()
     }
 
@@ -188,11 +188,11 @@ impl Store {
 
     /// The complete list of a target's PodChaperons; returns what is to be looked at.
     pub(crate) fn replace_chaperons(&mut self, target: &TargetKey, chaperons: &[PodChaperon]) -> Vec<Key> {
-        let there: HashSet<&str> = chaperons.iter().map(PodChaperon::uid).collect();
+        let there: BTreeSet<&str> = chaperons.iter().map(PodChaperon::uid).collect();
         let known = self.of_target.get(target).into_iter().flatten();
         let gone: Vec<String> =
             known.filter(|(uid, _)| !there.contains(uid.as_str())).map(|(uid, _)| uid.clone()).collect();
-        let mut keys: HashSet<Key> =
+        let mut keys: BTreeSet<Key> =
             gone.iter().filter_map(|uid| self.remove_chaperon(target, uid)).collect();
         keys.extend(chaperons.iter().map(|chaperon| self.put_chaperon(target, chaperon)));
         let node = target.virtual_node();
@@ -253,7 +253,7 @@ impl Store {
 
     /// How many PodChaperons are known in a target.
     pub(crate) fn count(&self, target: &TargetKey) -> usize {
-        self.of_target.get(target).map_or(0, HashMap::len)
+        self.of_target.get(target).map_or(0, BTreeMap::len)
     }
 
     /// Those that stand behind the target's own virtual node.
@@ -266,7 +266,7 @@ impl Store {
 
     /// Those that a removed Target leaves: what was `first` there, and what came late. When a Target has its
     /// name again, what came later is that one's.
-    pub(crate) fn left_behind(&self, target: &TargetKey, first: &HashSet<String>) -> Vec<Arc<Chaperon>> {
+    pub(crate) fn left_behind(&self, target: &TargetKey, first: &BTreeSet<String>) -> Vec<Arc<Chaperon>> {
         let renewed = self.has_target(target);
         let all = self.behind(target).into_iter();
         all.filter(|chaperon| !renewed || first.contains(&chaperon.uid)).collect()

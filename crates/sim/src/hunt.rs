@@ -1,8 +1,8 @@
 //! Many worlds, on all processors.
 
-use crate::plan::{Kind, Plan};
+use crate::plan::Kind;
 use crate::recorder::Violation;
-use crate::world::{Options, Report, run};
+use crate::world::Report;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,8 +18,6 @@ pub struct Hunt {
     pub threads: usize,
     /// Stop at the first violation.
     pub first: bool,
-    /// What our services do wrong.
-    pub options: Options,
 }
 
 /// What was found.
@@ -57,9 +55,16 @@ impl Catch {
     }
 }
 
-/// Runs worlds; `progress` is called now and then with how many are done.
+/// Runs worlds, each by `world`; `progress` is told how many are done and how many of them broke a rule.
+///
+/// Libraries count within a process what then decides between equals. A world that is to be the same whenever it
+/// is run therefore needs a process of its own, which is up to `world`.
 #[must_use]
-pub fn hunt(hunt: Hunt, progress: impl Fn(u64, usize) + Sync) -> Catch {
+pub fn hunt(
+    hunt: Hunt,
+    world: impl Fn(u64) -> anyhow::Result<Report> + Sync,
+    progress: impl Fn(u64, usize) + Sync,
+) -> Catch {
     let (next, found) = (AtomicU64::new(0), AtomicBool::new(false));
     let catch = Mutex::new(Catch::default());
     let work = || {
@@ -69,7 +74,7 @@ pub fn hunt(hunt: Hunt, progress: impl Fn(u64, usize) + Sync) -> Catch {
                 return;
             }
             let seed = hunt.from + index;
-            let result = run(&Plan::of(seed), hunt.options);
+            let result = world(seed);
             let mut catch = catch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             match result {
                 Ok(report) => {

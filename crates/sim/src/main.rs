@@ -1,14 +1,15 @@
 //! Runs worlds, replays one, or makes a failing one smaller.
 #![expect(clippy::print_stdout, reason = "a tool that prints what it finds")]
 
+use anyhow::{Context as _, ensure};
 use clap::Parser;
 use sim::bugs::Bug;
 use sim::hunt::{Hunt, hunt};
 use sim::plan::{Kind, Plan};
 use sim::recorder::Violation;
 use sim::shrink::shrink;
-use sim::world::{Options, run};
-use std::process::ExitCode;
+use sim::world::{Options, Report, run};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 /// The whole placement protocol in one process.
@@ -26,6 +27,9 @@ struct Args {
     /// Make the world smaller as long as it breaks the same rule.
     #[arg(long)]
     shrink: bool,
+    /// Print what became of it as one line of JSON.
+    #[arg(long)]
+    report: bool,
     /// How many worlds.
     #[arg(long, default_value_t = 1000)]
     worlds: u64,
@@ -56,7 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let options = Options { bug: bug.transpose()?, trace: args.verbose, live: args.live };
     match args.seed {
         Some(seed) => replay(&args, seed, options),
-        None => Ok(many(&args, options)),
+        None => Ok(many(&args, options.bug)),
     }
 }
 
@@ -69,6 +73,10 @@ fn show(violations: &[Violation]) {
 fn replay(args: &Args, seed: u64, options: Options) -> anyhow::Result<ExitCode> {
     let mut plan = Plan::of(seed);
     let mut report = run(&plan, options)?;
+    if args.report {
+        println!("{}", serde_json::to_string(&report)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     if let (true, Some(violation)) = (args.shrink, report.violations.first()) {
         plan = shrink(&plan, options, violation.rule, 300)?;
         report = run(&plan, options)?;
@@ -85,15 +93,31 @@ fn replay(args: &Args, seed: u64, options: Options) -> anyhow::Result<ExitCode> 
     Ok(if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn many(args: &Args, options: Options) -> ExitCode {
+/// Runs one world in a process of its own.
+fn apart(seed: u64, bug: Option<Bug>) -> anyhow::Result<Report> {
+    let mut command = Command::new(std::env::current_exe().context("this program has no path")?);
+    command.args(["--report", "--seed", &seed.to_string()]);
+    if let Some(bug) = bug {
+        command.args(["--bug", &format!("{bug:?}")]);
+    }
+    let output = command.output().context("cannot run a world")?;
+    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    serde_json::from_slice(&output.stdout).context("the report of a world is no report")
+}
+
+fn many(args: &Args, bug: Option<Bug>) -> ExitCode {
     let begin = Instant::now();
     let every = (args.worlds / 20).max(1);
-    let job = Hunt { from: args.from, worlds: args.worlds, threads: threads(args), first: false, options };
-    let catch = hunt(job, |done, violations| {
-        if done % every == 0 {
-            println!("{done} worlds, {violations} with violations, {:?}", begin.elapsed());
-        }
-    });
+    let job = Hunt { from: args.from, worlds: args.worlds, threads: threads(args), first: false };
+    let catch = hunt(
+        job,
+        |seed| apart(seed, bug),
+        |done, violations| {
+            if done % every == 0 {
+                println!("{done} worlds, {violations} with violations, {:?}", begin.elapsed());
+            }
+        },
+    );
     for (seed, violations) in &catch.violations {
         println!("seed {seed}:");
         show(violations.get(..violations.len().min(3)).unwrap_or_default());
@@ -120,9 +144,8 @@ fn many(args: &Args, options: Options) -> ExitCode {
 fn bugs(args: &Args) -> ExitCode {
     let mut missed = 0;
     for bug in Bug::ALL {
-        let options = Options { bug: Some(bug), trace: false, live: false };
-        let job = Hunt { from: args.from, worlds: args.worlds, threads: threads(args), first: true, options };
-        let catch = hunt(job, |_, _| {});
+        let job = Hunt { from: args.from, worlds: args.worlds, threads: threads(args), first: true };
+        let catch = hunt(job, |seed| apart(seed, Some(bug)), |_, _| {});
         match catch.violations.first_key_value() {
             Some((seed, violations)) => {
                 let rule = violations.first().map(|violation| violation.rule);

@@ -1,9 +1,10 @@
 //! What happens in a world: its clusters, its workloads and its faults, all from one seed.
 
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 /// What goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// A process dies before one of its next writes, or after that write was applied.
     Crash,

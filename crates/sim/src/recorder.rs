@@ -2,10 +2,11 @@
 //!
 //! It knows nothing of our services: it sees containers start and stop, and which proxy pod each stands for.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What went wrong, as a class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Rule {
     /// Two delegates of one proxy pod run at a time.
     OneAtATime,
@@ -34,7 +35,7 @@ pub enum Rule {
 }
 
 /// One broken rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     pub rule: Rule,
     /// What exactly, for people.

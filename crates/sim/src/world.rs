@@ -23,6 +23,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubelets::Kubelet;
 use network::Cut;
 use owners::Owners;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -93,7 +94,7 @@ struct Cluster {
 }
 
 /// What became of a world.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Report {
     pub violations: Vec<Violation>,
     /// Kinds of faults that took effect, and how often.

@@ -1,7 +1,7 @@
 //! One task for each usable target.
 
 use super::{Target, TargetKey, Targets};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Targets {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let (ended, mut ends) = mpsc::unbounded_channel::<(TargetKey, u64)>();
-        let mut tasks: HashMap<TargetKey, Task> = HashMap::new();
+        let mut tasks: BTreeMap<TargetKey, Task> = BTreeMap::new();
         let mut number = 0;
         let mut map = self.synced().await;
         loop {

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch as channel};
 use tokio_util::sync::CancellationToken;
@@ -23,8 +23,8 @@ pub(super) struct Registry {
     runtime: Runtime,
     sender: channel::Sender<Option<Arc<TargetMap>>>,
     objects: [Option<BTreeMap<TargetKey, Object>>; 2],
-    secrets: HashMap<SecretKey, SecretState>,
-    clients: HashMap<TargetKey, (String, Result<Client, Fault>)>,
+    secrets: BTreeMap<SecretKey, SecretState>,
+    clients: BTreeMap<TargetKey, (String, Result<Client, Fault>)>,
     seen: mpsc::UnboundedSender<(SecretKey, Remote<Secret>)>,
     secret_events: mpsc::UnboundedReceiver<(SecretKey, Remote<Secret>)>,
 }
@@ -48,8 +48,8 @@ impl Registry {
             runtime,
             sender,
             objects: [None, None],
-            secrets: HashMap::new(),
-            clients: HashMap::new(),
+            secrets: BTreeMap::new(),
+            clients: BTreeMap::new(),
             seen,
             secret_events,
         }
@@ -98,7 +98,7 @@ impl Registry {
 
     /// One watch for each Secret that a target names, none for others.
     fn follow_secrets(&mut self) {
-        let wanted: HashSet<SecretKey> = self
+        let wanted: BTreeSet<SecretKey> = self
             .objects
             .iter()
             .flatten()
