@@ -16,6 +16,9 @@ use crate::ours;
 use crate::referee::{Input, Referee};
 use crate::table::Table;
 
+/// Upstream's parts keep about a megabyte of every document for ever: after so many, another process goes on.
+const SHIFT: usize = 300;
+
 /// Documents that wait for their answers, per worker.
 const IN_FLIGHT: usize = 3;
 
@@ -122,6 +125,20 @@ pub fn run(plan: &Plan, progress: &Progress) -> Result<Outcome> {
 }
 
 fn work(plan: &Plan, progress: &Progress) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    while !enough(plan, progress) {
+        outcome.merge(shift(plan, progress)?);
+    }
+    Ok(outcome)
+}
+
+fn enough(plan: &Plan, progress: &Progress) -> bool {
+    let differing = plan.until_difference && progress.differing.load(Ordering::Relaxed) > 0;
+    differing || progress.claimed.load(Ordering::Relaxed) >= plan.pods
+}
+
+/// What one process of the referee does.
+fn shift(plan: &Plan, progress: &Progress) -> Result<Outcome> {
     let arguments: &[&str] = if plan.check { &["-check"] } else { &[] };
     let mut referee = Referee::start(&plan.referee, arguments)?;
     let mut input = referee.input().context("the referee's input is taken")?;
@@ -136,18 +153,17 @@ fn work(plan: &Plan, progress: &Progress) -> Result<Outcome> {
     })
 }
 
-/// Makes documents and sends them to the referee until there are enough pods.
+/// Makes documents and sends them to the referee until there are enough pods or its shift is over.
 fn feed(
     plan: &Plan,
     progress: &Progress,
     input: &mut Input,
     sender: &SyncSender<(u64, Value)>,
 ) -> Result<()> {
-    let enough = || {
-        let differing = plan.until_difference && progress.differing.load(Ordering::Relaxed) > 0;
-        differing || progress.claimed.load(Ordering::Relaxed) >= plan.pods
-    };
-    while !enough() {
+    for _ in 0..SHIFT {
+        if enough(plan, progress) {
+            break;
+        }
         let number = progress.next.fetch_add(1, Ordering::Relaxed);
         let document = document(plan.seed, number, plan.parts);
         progress.claimed.fetch_add(ours::list(&document, "pending").len(), Ordering::Relaxed);
