@@ -112,6 +112,11 @@ pub const PREEMPTION_HELPS: &str = "PreemptionHelps";
 
 // chaperon-controller and feedback-controller.
 
+/// Type of the condition of a PodChaperon that says why there is no delegate.
+pub const DELEGATE_CREATED: &str = "DelegateCreated";
+/// Reason of [`DELEGATE_CREATED`]: the election was taken back, and there will be no delegate.
+pub const DELEGATE_REVOKED: &str = "Revoked";
+
 /// Finalizer of a delegate pod (added at its creation) and of an allowed PodChaperon (added with
 /// [`IS_ALLOWED`]); removed by chaperon-controller alone.
 pub const CHAPERON_FINALIZER: &str = key!("chaperon");

@@ -157,8 +157,9 @@ pub fn pod_condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
 /// Whether the status of a PodChaperon confirms that it was revoked: it has no delegate and gets none.
 #[must_use]
 pub fn confirms_revocation(status: &Value) -> bool {
-    pod_condition(status, "DelegateCreated")
-        .is_some_and(|created| created["status"] == "False" && created["reason"] == "Revoked")
+    pod_condition(status, crate::keys::DELEGATE_CREATED).is_some_and(|created| {
+        created["status"] == "False" && created["reason"] == crate::keys::DELEGATE_REVOKED
+    })
 }
 
 impl Pod {

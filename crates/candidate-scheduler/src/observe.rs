@@ -204,7 +204,7 @@ impl ChaperonSeen {
                 || raw::is_terminal(chaperon.phase())
                 || scheduler != keys::CANDIDATE_SCHEDULER
                 || chaperon.annotation(keys::GRANT).is_some(),
-            refused_by_node: raw::pod_condition(&chaperon.status, "DelegateCreated")
+            refused_by_node: raw::pod_condition(&chaperon.status, keys::DELEGATE_CREATED)
                 .is_some_and(|created| created["status"] == "False" && created["reason"] == "RefusedByNode"),
             runs: chaperon.phase() == "Running",
             refusal: refusal(&chaperon.status),

@@ -265,7 +265,7 @@ fn revoke(plan: &mut Plan, chaperon: &PodChaperon, pod: &Pod, seen: &Observed) {
 }
 
 fn revoked() -> Problem {
-    not_created("Revoked", "the source took back its election before the delegate had a node")
+    not_created(keys::DELEGATE_REVOKED, "the source took back its election before the delegate had a node")
 }
 
 /// Somebody deleted the delegate of a PodChaperon that lives: a drain, an eviction, a preemption, a person.

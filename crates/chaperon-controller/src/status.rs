@@ -3,8 +3,8 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Type of the condition that says why there is no delegate.
-pub const DELEGATE_CREATED: &str = "DelegateCreated";
+pub use api::keys::DELEGATE_CREATED;
+
 /// Type of the condition that says that a deleted delegate's containers were not reported as stopped.
 pub const DELEGATE_STOPPED: &str = "DelegateStopped";
 /// Type of the condition by which Kubernetes says that a pod ended for no fault of its own.

@@ -39,7 +39,7 @@ const OF_KUBELET: &[&str] = &[
 
 /// Conditions that say why a delegate does not run; they go with the reason. The first two are
 /// chaperon-controller's, the last one is what `PodScheduled` is in the target.
-const WHY: &[&str] = &["DelegateCreated", "DelegateStopped", DELEGATE_SCHEDULED];
+const WHY: &[&str] = &[api::keys::DELEGATE_CREATED, "DelegateStopped", DELEGATE_SCHEDULED];
 const DELEGATE_SCHEDULED: &str = "DelegateScheduled";
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 

@@ -206,7 +206,7 @@ fn stage(status: &Value) -> Stage {
         Stage::Revoked
     } else if says("PodScheduled", "True") || phase == "Running" || raw::is_terminal(phase) {
         Stage::Placed
-    } else if says("PodScheduled", "False") || says("DelegateCreated", "False") {
+    } else if says("PodScheduled", "False") || says(keys::DELEGATE_CREATED, "False") {
         Stage::Unplaced
     } else {
         Stage::Unknown

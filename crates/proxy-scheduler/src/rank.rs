@@ -74,6 +74,12 @@ impl Ranker {
         }
     }
 
+    /// The same pod with the spec that equal pods share already: what is kept of a pod should be small, and specs
+    /// that are one are equal at a glance.
+    pub fn share(&mut self, pod: &Arc<PodInfo>) -> Arc<PodInfo> {
+        self.classes.share(pod)
+    }
+
     /// Counts a pod on a virtual node, wherever it was before. Says whether that is new.
     pub fn place(&mut self, pod: &Arc<PodInfo>, node: &Id) -> bool {
         let known = self.snapshot.pod(&pod.uid);
@@ -81,8 +87,7 @@ impl Ranker {
         if same && self.snapshot.place_of(&pod.uid) == Some(node) {
             return false;
         }
-        let pod = self.classes.share(pod);
-        self.snapshot.assume(pod, node);
+        self.snapshot.assume(Arc::clone(pod), node);
         true
     }
 

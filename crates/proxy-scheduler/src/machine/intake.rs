@@ -24,6 +24,7 @@ impl Machine {
 
     pub(super) fn pod_applied(&mut self, seen: PodSeen, now: Duration) {
         let uid = Arc::clone(&seen.uid);
+        let seen = PodSeen { info: self.ranker.share(&seen.info), ..seen };
         let weighs = matches!(&seen.place, Place::Unbound(wish) if !wish.preference.weights.is_empty());
         if let Some(pod) = self.pods.get_mut(&uid) {
             pod.absorb(seen, now);
