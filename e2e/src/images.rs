@@ -38,6 +38,18 @@ impl Images {
         if name == "debug" { "dev".into() } else { name.into_owned() }
     }
 
+    /// The file of a program that runs on a person's machine and in no image.
+    ///
+    /// # Errors
+    /// When it was not built.
+    pub fn program(&self, name: &str) -> Result<PathBuf> {
+        let file = self.folder.join(name);
+        if !file.is_file() {
+            bail!("{} is not built", file.display());
+        }
+        Ok(file)
+    }
+
     /// Finds the program of an image, whatever its registry, tag and digest.
     ///
     /// # Errors

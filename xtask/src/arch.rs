@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("feedback-controller", &["api", "runtime"]),
     ("virtual-kubelet", &["api", "runtime"]),
     ("source-controller", &["api", "runtime"]),
+    ("kubectl-multicluster", &["api", "runtime"]),
     // The simulator alone knows all services; nobody knows the simulator.
     (
         "sim",

@@ -17,6 +17,8 @@
 pub mod conditions;
 pub mod crds;
 pub mod delegate;
+pub mod election;
+pub mod explanation;
 pub mod keys;
 pub mod labels;
 pub mod names;

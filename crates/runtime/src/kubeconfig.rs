@@ -8,9 +8,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// Why a kubeconfig is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) reason: Reason,
-    pub(crate) message: String,
+pub struct Fault {
+    /// The word for a condition.
+    pub reason: Reason,
+    /// What the user can do about it.
+    pub message: String,
 }
 
 fn invalid(message: impl Into<String>) -> Fault {
@@ -22,8 +24,11 @@ fn forbidden(field: &str, cure: &str) -> Fault {
     Fault { reason: Reason::KubeconfigForbidden, message }
 }
 
-/// A client configuration from the text of a kubeconfig.
-pub(crate) async fn config(text: &str, context: Option<&str>) -> Result<kube::Config, Fault> {
+/// A client configuration from the text of a kubeconfig; its current context counts unless one is named.
+///
+/// # Errors
+/// When the text is no kubeconfig, or asks for what would run with this process's rights.
+pub async fn config(text: &str, context: Option<&str>) -> Result<kube::Config, Fault> {
     let kubeconfig = parse(text, context)?;
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     kube::Config::from_custom_kubeconfig(kubeconfig, &options)

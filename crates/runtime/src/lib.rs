@@ -9,7 +9,7 @@ pub mod args;
 pub mod client;
 pub mod clock;
 pub mod errors;
-mod kubeconfig;
+pub mod kubeconfig;
 pub mod lease;
 pub mod log;
 pub mod metrics;

@@ -28,7 +28,7 @@ pub struct Constraints {
 ///
 /// The text of a refusal: the annotation is no fragment of a pod's spec.
 pub fn of(source: &Value) -> Result<(Constraints, Vec<String>), String> {
-    let annotation = |key| crate::election::annotation(source, key);
+    let annotation = |key| api::election::annotation(source, key);
     if let Some(text) = annotation(keys::PROXY_POD_SCHEDULING_CONSTRAINTS) {
         let (fragment, warnings) = decode(text).map_err(|why| {
             format!("metadata.annotations[{}]: {why}", keys::PROXY_POD_SCHEDULING_CONSTRAINTS)

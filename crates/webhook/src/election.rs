@@ -1,73 +1,14 @@
-//! Who is elected, and who pretends to be.
+//! Who pretends to be elected.
 //!
 //! A pod that arrives has been selected by the webhook configuration: its namespace elects all pods, or the
-//! pod elects itself.
+//! pod elects itself. Whether it then is elected, [`api::election`] says.
 
+use api::election::{MIRROR, has, is_delegate, spec_text};
 use api::keys;
 use serde_json::Value;
 
-/// Annotation by which a kubelet marks what it runs from a file.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Every virtual node's name begins like this.
 const VIRTUAL_NODE: &str = "admiralty-";
-
-/// Whether a pod becomes a proxy pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Election {
-    /// It does.
-    Elected,
-    /// It stays in this cluster, for this reason.
-    Never(&'static str),
-}
-
-/// An annotation's value.
-#[must_use]
-pub fn annotation<'a>(pod: &'a Value, key: &str) -> Option<&'a str> {
-    pod.get("metadata")?.get("annotations")?.get(key)?.as_str()
-}
-
-fn has(pod: &Value, key: &str) -> bool {
-    pod.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(key)).is_some()
-}
-
-fn owned_by(pod: &Value, kind: &str) -> bool {
-    let owners = pod.get("metadata").and_then(|metadata| metadata.get("ownerReferences")?.as_array());
-    owners.into_iter().flatten().any(|owner| owner["kind"] == kind)
-}
-
-/// The field of a spec; empty when it is absent.
-fn spec_text<'a>(pod: &'a Value, field: &str) -> &'a str {
-    pod.get("spec").and_then(|spec| spec.get(field)?.as_str()).unwrap_or_default()
-}
-
-/// Whether the pod is a delegate of this cluster or of another that uses this one.
-fn is_delegate(pod: &Value) -> bool {
-    let labelled =
-        pod.get("metadata").and_then(|metadata| metadata.get("labels")?.get(keys::PARENT_UID)).is_some();
-    labelled && owned_by(pod, "PodChaperon")
-}
-
-/// Whether a pod that the configuration selects becomes a proxy pod.
-#[must_use]
-pub fn election(pod: &Value) -> Election {
-    if annotation(pod, keys::ELECT) == Some(keys::NEVER) {
-        return Election::Never("it opts out");
-    }
-    if !spec_text(pod, "nodeName").is_empty() {
-        return Election::Never("it names its node");
-    }
-    if has(pod, MIRROR) {
-        return Election::Never("a kubelet runs it from a file");
-    }
-    // Its controller would create a replacement for every pod that leaves its node, for ever.
-    if owned_by(pod, "DaemonSet") {
-        return Election::Never("a DaemonSet owns it");
-    }
-    if is_delegate(pod) {
-        return Election::Never("a PodChaperon controls it");
-    }
-    Election::Elected
-}
 
 /// What a pod carries at its creation that only multicluster-scheduler may write; `None` when it is honest.
 ///

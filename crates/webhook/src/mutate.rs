@@ -19,10 +19,11 @@
 //! back.
 
 use crate::constraints::{self, Constraints};
-use crate::election::{self, Election, annotation, written_by_us};
+use crate::election::{self, written_by_us};
 use crate::mac::{Binding, Key};
 use crate::patch::Patch;
 use crate::review::{Request, Verdict};
+use api::election::{Election, annotation, election as judged};
 use api::{keys, preference};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -71,7 +72,7 @@ pub fn mutate(request: &Request<'_>, setting: &Setting<'_>) -> Verdict {
     if let Some(message) = election::forgery(&pod) {
         return Verdict::forbidden(message);
     }
-    if let Election::Never(_) = election::election(&pod) {
+    if let Election::Never(_) = judged(&pod) {
         return election::pretence(&pod).map_or_else(Verdict::unchanged, Verdict::forbidden);
     }
     let proxied = source(request, setting, raw, &pod).and_then(|source| proxy(&pod, spec, &source));

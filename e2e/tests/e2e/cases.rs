@@ -5,8 +5,9 @@ use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    admission, api, budget, bystanders, chart, daemons, drains, ends, grants, identity, ordinary, outages,
-    owners, placement, refusals, restarts, silence, sources, targets, the_ground, the_recorder, twins,
+    admission, api, budget, bystanders, chart, cli, daemons, drains, ends, grants, identity, ordinary,
+    outages, owners, placement, refusals, restarts, silence, sources, targets, the_ground, the_recorder,
+    twins,
 };
 
 /// What a test does.
@@ -103,6 +104,9 @@ fn life() -> Vec<Case> {
         case!(drains::a_drained_virtual_node_gives_its_pods_to_others, needs_local),
         case!(drains::pods_of_a_drained_node_of_a_target_run_on_its_other_nodes, needs_local),
         case!(twins::a_cluster_may_be_its_own_target, needs_local),
+        case!(cli::a_target_is_added_seen_rotated_drained_and_removed, needs_local),
+        case!(cli::each_reason_why_a_pod_waits_is_explained, needs_local),
+        case!(cli::a_bundle_holds_no_secret),
         case!(grants::case_103_the_first_target_of_a_pod_is_filled_before_the_next),
         case!(grants::case_133_a_pod_that_fits_nowhere_waits_in_one_target_and_then_in_the_next, needs_local),
         case!(grants::case_021_a_pod_preempts_in_one_cluster_only, needs_local),

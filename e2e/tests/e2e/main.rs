@@ -12,6 +12,7 @@ mod budget;
 mod bystanders;
 mod cases;
 mod chart;
+mod cli;
 mod daemons;
 mod drains;
 mod ends;

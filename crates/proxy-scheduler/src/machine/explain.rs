@@ -4,6 +4,7 @@ use super::model::{Action, ChaperonSeen, GrantKind, Id};
 use super::pod::{Answer, Ask, PodCall, PodState};
 use super::target::Target;
 use super::{Machine, Timer};
+use api::explanation::{self, Reason};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ impl Machine {
         let verdict = pod.wish().map(|wish| self.ranker.judge(&wish.info)).unwrap_or_default();
         let refused: BTreeMap<&str, &str> =
             verdict.refused.iter().map(|(id, reason)| (&**id, reason.as_str())).collect();
-        let mut parts = Vec::new();
+        let mut reasons = Vec::new();
         for (id, target) in self.targets.iter().filter(|(_, target)| target.serves(namespace)) {
             let fit = verdict.fit.iter().any(|(fit, _)| fit == id);
             let reason = match (target.seen.unusable.as_deref(), refused.get(&**id)) {
@@ -43,14 +44,9 @@ impl Machine {
                 (None, None) if !fit => "its virtual node does not exist yet".to_owned(),
                 (None, None) => reason(pod, id, target, now),
             };
-            parts.push(format!("1 {id}: {}", reason.trim_end_matches('.')));
+            reasons.push(Reason { node: id.to_string(), text: reason });
         }
-        if parts.is_empty() {
-            return format!(
-                "0/0 virtual nodes are available: no Target or ClusterTarget serves namespace {namespace}."
-            );
-        }
-        format!("0/{} virtual nodes are available: {}.", parts.len(), parts.join("; "))
+        explanation::compose(namespace, &reasons)
     }
 }
 
