@@ -111,23 +111,28 @@ pub fn merge(conditions: &mut Vec<Condition>, verdicts: &[Verdict], generation: 
             Some(false) => "False",
             None => "Unknown",
         };
-        let old = conditions.iter().position(|condition| condition.type_ == verdict.kind.as_str());
-        let since = old
-            .and_then(|at| conditions.get(at))
-            .filter(|condition| condition.status == status)
-            .map_or_else(|| now.clone(), |condition| condition.last_transition_time.clone());
         let condition = Condition {
             type_: verdict.kind.as_str().to_owned(),
             status: status.to_owned(),
             reason: verdict.reason.as_str().to_owned(),
             message: verdict.message.clone(),
             observed_generation: generation,
-            last_transition_time: since,
+            last_transition_time: now.clone(),
         };
-        match old.and_then(|at| conditions.get_mut(at)) {
-            Some(slot) => *slot = condition,
-            None => conditions.push(condition),
+        put(conditions, condition);
+    }
+}
+
+/// Puts a condition into a list. While its status stays, so does its transition time.
+pub fn put(conditions: &mut Vec<Condition>, mut condition: Condition) {
+    match conditions.iter_mut().find(|old| old.type_ == condition.type_) {
+        Some(old) => {
+            if old.status == condition.status {
+                condition.last_transition_time = old.last_transition_time.clone();
+            }
+            *old = condition;
         }
+        None => conditions.push(condition),
     }
 }
 

@@ -1,5 +1,6 @@
 //! All custom resource definitions as values, for the charts and for tests.
 
+use crate::provisioning::{AddonInventory, CloudAccount, NodeImage, ReleaseCatalog, WorkloadCluster};
 use crate::{ClusterSource, ClusterTarget, Source, Target};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -130,7 +131,19 @@ fn drop_empty_defaults(schema: &mut Value) {
     }
 }
 
-/// The definitions of all six kinds, in the order of their names.
+/// Names of clusters are part of names of machines and hosts, and of label values.
+fn workload_cluster() -> Value {
+    let mut definition = derived(&WorkloadCluster::crd());
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 40, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
+        }
+    });
+    definition
+}
+
+/// The definitions of all kinds: those of scheduling, then those of provisioning, each in the order of their names.
 #[must_use]
 pub fn all() -> Vec<Value> {
     vec![
@@ -140,6 +153,11 @@ pub fn all() -> Vec<Value> {
         pod_chaperon(),
         derived(&Source::crd()),
         derived(&Target::crd()),
+        derived(&AddonInventory::crd()),
+        derived(&CloudAccount::crd()),
+        derived(&NodeImage::crd()),
+        derived(&ReleaseCatalog::crd()),
+        workload_cluster(),
     ]
 }
 
@@ -153,14 +171,17 @@ mod tests {
             .iter()
             .map(|crd| crd["spec"]["names"]["shortNames"][0].as_str().unwrap().to_owned())
             .collect();
-        assert_eq!(short, ["csrc", "mcsum", "ctg", "chap", "src", "tg"]);
+        assert_eq!(short, ["csrc", "mcsum", "ctg", "chap", "src", "tg", "ai", "ca", "ni", "rc", "wc"]);
     }
 
     #[test]
     fn every_kind_has_a_status_subresource_and_one_stored_version() {
         for crd in all() {
             let version = &crd["spec"]["versions"][0];
-            assert!(version["subresources"]["status"].is_object(), "{crd}");
+            // Versions and inventories say all that there is to say in their specs.
+            let bare =
+                ["ReleaseCatalog", "AddonInventory"].iter().any(|kind| crd["spec"]["names"]["kind"] == *kind);
+            assert_eq!(version["subresources"]["status"].is_object(), !bare, "{crd}");
             assert_eq!((&version["storage"], &version["name"]), (&true.into(), &"v1alpha1".into()));
         }
     }

@@ -23,6 +23,7 @@ pub mod keys;
 pub mod labels;
 pub mod names;
 pub mod preference;
+pub mod provisioning;
 pub mod raw;
 mod remote;
 pub mod v1alpha1;
