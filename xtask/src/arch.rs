@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("virtual-kubelet", &["api", "runtime"]),
     ("source-controller", &["api", "runtime"]),
     ("kubectl-multicluster", &["api", "runtime"]),
+    ("cluster-provisioner", &["api", "runtime"]),
     // The simulator alone knows all services; nobody knows the simulator.
     (
         "sim",

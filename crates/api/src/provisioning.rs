@@ -6,6 +6,7 @@
 //! | [`WorkloadCluster`], [`CloudAccount`], [`NodeImage`], [`ReleaseCatalog`] (spec) | users | cluster-provisioner |
 //! | their status | cluster-provisioner | users |
 //! | [`AddonInventory`] | cluster-provisioner | cluster-provisioner, users |
+#![expect(clippy::duplicated_attributes, reason = "several columns of a table have one type")]
 #![expect(unreachable_pub, reason = "the derive of validated schemas makes a local copy of each struct")]
 
 mod account;

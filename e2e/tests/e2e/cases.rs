@@ -5,7 +5,7 @@ use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, drains, ends, grants, identity, ordinary,
+    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, grants, identity, ordinary,
     outages, owners, placement, refusals, restarts, silence, sources, targets, the_ground, the_recorder,
     twins,
 };
@@ -71,6 +71,8 @@ fn contract() -> Vec<Case> {
         case!(api::invalid_objects_are_refused_with_their_reason),
         case!(api::case_011_a_service_leads_to_the_pods_of_its_component_only),
         case!(api::kubectl_knows_short_names_and_columns),
+        case!(declared::declared_clusters_are_accepted_or_refused_with_their_reason),
+        case!(declared::images_accounts_and_catalogues_are_refused_with_their_reason),
         case!(admission::an_elected_pod_becomes_a_proxy_pod),
         case!(admission::w34_a_delegate_has_the_whole_spec_of_the_users_pod),
         case!(admission::w29_what_only_components_may_write_is_refused_from_users),

@@ -14,6 +14,7 @@ mod cases;
 mod chart;
 mod cli;
 mod daemons;
+mod declared;
 mod drains;
 mod ends;
 mod grants;
