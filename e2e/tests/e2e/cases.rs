@@ -5,9 +5,9 @@ use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, grants, identity, ordinary,
-    outages, owners, placement, refusals, restarts, silence, sources, targets, the_ground, the_recorder,
-    twins,
+    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, grants, identity,
+    ordinary, outages, owners, placement, refusals, restarts, silence, sources, targets, the_ground,
+    the_recorder, twins,
 };
 
 /// What a test does.
