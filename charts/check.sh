@@ -15,7 +15,7 @@ trap 'exit 130' INT TERM
 export HELM_CACHE_HOME="$WORK/helm/cache" HELM_CONFIG_HOME="$WORK/helm/config" HELM_DATA_HOME="$WORK/helm/data"
 
 UMBRELLA=multicluster-scheduler
-COMPONENTS="webhook proxy-scheduler candidate-scheduler chaperon-controller feedback-controller virtual-kubelet source-controller"
+COMPONENTS="webhook proxy-scheduler candidate-scheduler chaperon-controller feedback-controller follow-controller virtual-kubelet source-controller"
 PRESETS="all source target ha"
 
 faults=0
@@ -266,7 +266,7 @@ placement() {
   accepts "placement" $UMBRELLA --set-json 'global={"nodeSelector":{"a":"b"},"tolerations":[{"key":"k","operator":"Exists"}],"imagePullSecrets":[{"name":"s"}]}'
   for line in '        a: b' '        - key: k' '        - name: s'; do
     count=$(grep -c -F -x -e "$line" "$WORK/out")
-    [ "$count" -eq 7 ] || fault "placement: '$line' is there $count times, not 7"
+    [ "$count" -eq 8 ] || fault "placement: '$line' is there $count times, not 8"
   done
   accepts "labels of pods" $UMBRELLA --set 'webhook.podLabels.app\.kubernetes\.io/component=proxy-scheduler,webhook.networkPolicy.enabled=true'
   selectors "labels of pods" "$WORK/out"

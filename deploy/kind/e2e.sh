@@ -5,7 +5,7 @@ set -eu
 
 TAG=${TAG:-0.1.0}
 CLUSTERS="source target-1 target-2"
-SERVICES="webhook proxy-scheduler candidate-scheduler chaperon-controller feedback-controller virtual-kubelet source-controller"
+SERVICES="webhook proxy-scheduler candidate-scheduler chaperon-controller feedback-controller follow-controller virtual-kubelet source-controller"
 
 for tool in docker kind; do
   command -v "$tool" > /dev/null || { echo "error: $tool is missing; it is needed only for make e2e-kind" >&2; exit 1; }

@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candidate-scheduler", &["api", "runtime", "scheduling"]),
     ("chaperon-controller", &["api", "runtime"]),
     ("feedback-controller", &["api", "runtime"]),
+    ("follow-controller", &["api", "runtime"]),
     ("virtual-kubelet", &["api", "runtime"]),
     ("source-controller", &["api", "runtime"]),
     ("kubectl-multicluster", &["api", "runtime"]),

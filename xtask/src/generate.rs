@@ -12,6 +12,7 @@ const COMPONENTS: &[&str] = &[
     "candidate-scheduler",
     "chaperon-controller",
     "feedback-controller",
+    "follow-controller",
     "proxy-scheduler",
     "source-controller",
     "virtual-kubelet",

@@ -5,7 +5,7 @@ Accepted without a word: clusterName, sourceController.enabled, webhook.reinvoca
 {{- define "multicluster-scheduler.older" -}}
 {{- $values := .Values -}}
 {{- $groups := dict
-  "controllerManager" (list "webhook" "feedback-controller" "virtual-kubelet" "chaperon-controller" "source-controller")
+  "controllerManager" (list "webhook" "feedback-controller" "follow-controller" "virtual-kubelet" "chaperon-controller" "source-controller")
   "scheduler" (list "proxy-scheduler" "candidate-scheduler")
 -}}
 {{- $same := list "replicas" "image" "resources" "nodeSelector" "affinity" "tolerations" -}}
@@ -25,7 +25,7 @@ Accepted without a word: clusterName, sourceController.enabled, webhook.reinvoca
 {{- end -}}
 {{- $debug := $values.debug | default dict -}}
 {{- if $debug.controllerManager }}
-debug.controllerManager: set enabled to false for webhook.enabled, feedback-controller.enabled, virtual-kubelet.enabled, chaperon-controller.enabled and source-controller.enabled
+debug.controllerManager: set enabled to false for webhook.enabled, feedback-controller.enabled, follow-controller.enabled, virtual-kubelet.enabled, chaperon-controller.enabled and source-controller.enabled
 {{- end -}}
 {{- if $debug.proxyScheduler }}
 debug.proxyScheduler: set proxy-scheduler.enabled to false

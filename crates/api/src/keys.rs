@@ -126,6 +126,16 @@ pub const POD_MISSING_SINCE: &str = key!("pod-missing-since");
 /// seconds with which the proxy pod was deleted.
 pub const DELETION_GRACE_SECONDS: &str = key!("deletion-grace-seconds");
 
+// follow-controller.
+
+/// Finalizer of an object that has a copy in a target, and annotation by which users say whether it may have
+/// one: [`NEVER`], or [`FOLLOW_ALLOWED`] where objects of its kind only follow when asked to.
+pub const FOLLOW: &str = key!("follow");
+/// Value of the annotation [`FOLLOW`]: this object may be copied.
+pub const FOLLOW_ALLOWED: &str = "allowed";
+/// Reason of [`DELEGATE_CREATED`]: objects that the pod names are not there yet.
+pub const WAITS_FOR_REFERENCES: &str = "WaitsForReferences";
+
 // source-controller.
 
 /// Label of the bindings of a Source or ClusterSource: its UID.

@@ -25,6 +25,7 @@ pub mod names;
 pub mod preference;
 pub mod provisioning;
 pub mod raw;
+pub mod references;
 mod remote;
 pub mod v1alpha1;
 

@@ -6,13 +6,19 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::patches::{hold, json_patch, release, replace_status};
 use crate::plan::{Action, Delegate, Observed};
+use api::references::{self, Reference};
 use api::{Pod, PodChaperon, keys};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
 use kube::{Api, Client};
-use runtime::{Class, patching};
+use runtime::{Chain, Class, patching};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tracing::info;
+use std::fmt::Debug;
+use tokio::time::Instant;
+use tracing::{info, warn};
 
 /// What every call needs.
 pub(crate) struct Context {
@@ -29,6 +35,7 @@ impl Action {
         match self {
             Action::ReadDelegate => "read_delegate",
             Action::ReadChaperon => "read_chaperon",
+            Action::ReadReferences(_) => "read_references",
             Action::HoldChaperon => "hold_chaperon",
             Action::HoldDelegate => "hold_delegate",
             Action::CreateDelegate(_) => "create_delegate",
@@ -82,6 +89,9 @@ impl<'a> Hands<'a> {
             Action::ReadChaperon => {
                 round.live = true;
                 self.read_chaperon().await
+            }
+            Action::ReadReferences(unread) => {
+                try_join_all(unread.iter().map(|reference| self.read_reference(reference))).await.map(drop)
             }
             Action::HoldChaperon => self.patch_chaperon(hold(&chaperon.metadata)).await,
             Action::HoldDelegate => self.patch_pod(hold(&pod.metadata)).await,
@@ -145,6 +155,32 @@ impl<'a> Hands<'a> {
                 Ok(false)
             }
         }
+    }
+
+    /// Whether an object that the delegate names is there. Where that may not be read, the kubelet finds out.
+    async fn read_reference(&self, reference: &Reference) -> Result<(), Error> {
+        let (client, namespace) = (self.context.client.clone(), &self.key.namespace);
+        let found = match reference.kind {
+            references::Kind::ConfigMap => {
+                is_there(&Api::<ConfigMap>::namespaced(client, namespace), &reference.name).await
+            }
+            references::Kind::Secret => {
+                is_there(&Api::<Secret>::namespaced(client, namespace), &reference.name).await
+            }
+        };
+        let found = match found {
+            Err(source) if runtime::class(&source) == Class::Forbidden => {
+                warn!(namespace, object = %reference, error = %Chain(&source), "may not read what a delegate names; creating it all the same");
+                true
+            }
+            other => other.map_err(|source| Error::Read {
+                kind: reference.kind.as_str(),
+                object: format!("{namespace}/{}", reference.name),
+                source,
+            })?,
+        };
+        self.context.cache.stock(|stock| stock.learn((namespace, reference), found, Instant::now()));
+        Ok(())
     }
 
     async fn read_chaperon(&self) -> Result<(), Error> {
@@ -277,6 +313,14 @@ impl<'a> Hands<'a> {
         info!(namespace = self.key.namespace, chaperon = self.key.name, "deleted the delegate");
         Ok(())
     }
+}
+
+async fn is_there<K>(api: &Api<K>, name: &str) -> kube::Result<bool>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let found = api.get_metadata_opt(name).await?;
+    Ok(found.is_some_and(|object| object.metadata.deletion_timestamp.is_none()))
 }
 
 /// What a creation ran into.

@@ -4,7 +4,9 @@
 //! process wrote itself. Of two states of an object the one with the higher resourceVersion counts.
 
 use crate::delegate::belongs;
-use crate::plan::{Creation, Delegate, Observed};
+use crate::plan::{Creation, Delegate, Observed, Staging};
+use crate::stock::Stock;
+use api::references::{References, of_pod};
 use api::{Pod, PodChaperon, keys};
 use runtime::{Class, Clock};
 use serde_json::json;
@@ -58,6 +60,8 @@ struct Entry {
     refusals: u32,
     resume: Option<Instant>,
     held_since: Option<Instant>,
+    /// Since when something that the delegate names is known not to be there.
+    lacks_since: Option<Instant>,
 }
 
 impl Default for Entry {
@@ -69,6 +73,7 @@ impl Default for Entry {
             refusals: 0,
             resume: None,
             held_since: None,
+            lacks_since: None,
         }
     }
 }
@@ -105,6 +110,28 @@ impl Entry {
             node: Arc::from(node),
             young_until: Instant::now() + Duration::from_secs(seconds.unwrap_or_default()),
         });
+    }
+
+    /// Whether what a delegate that is still to be created names is there.
+    fn stage(&mut self, key: &Key, stock: &mut Stock) -> Staging {
+        let Some(chaperon) = &self.chaperon else { return Staging::Complete };
+        let is_due = chaperon.is_allowed() && !chaperon.is_terminating() && !self.has_delegate();
+        let needs =
+            if is_due || self.lacks_since.is_some() { of_pod(&chaperon.spec) } else { References::new() };
+        if !is_due {
+            stock.forget(key, &needs);
+            self.lacks_since = None;
+            return Staging::Complete;
+        }
+        let staging = stock.look(key, &needs, (&mut self.lacks_since, Instant::now()));
+        if staging == Staging::Complete {
+            self.lacks_since = None;
+        }
+        staging
+    }
+
+    fn has_delegate(&self) -> bool {
+        matches!(self.delegate, Delegate::Present(_))
     }
 
     /// A delegate that exists makes the spec superfluous: it is read again before another is created.
@@ -154,6 +181,7 @@ struct State {
     entries: BTreeMap<Key, Entry>,
     /// Keys whose delegate the API server refused, by namespace.
     refused: BTreeMap<String, BTreeSet<Key>>,
+    stock: Stock,
 }
 
 /// The cache.
@@ -171,9 +199,11 @@ impl Cache {
 
     /// All that is known about a name.
     pub(crate) fn observe(&self, key: &Key, round: &Round) -> Observed {
-        let state = self.state();
-        let nothing = Entry::default();
-        let entry = state.entries.get(key).unwrap_or(&nothing);
+        let mut state = self.state();
+        let State { entries, stock, .. } = &mut *state;
+        let mut nothing = Entry::default();
+        let entry = entries.get_mut(key).unwrap_or(&mut nothing);
+        let staging = entry.stage(key, stock);
         let pause = entry.resume.map(|at| at.saturating_duration_since(Instant::now()));
         let creation = match (&round.refused, pause) {
             (Some((class, message)), _) => Creation::Refused(*class, message.clone()),
@@ -184,6 +214,7 @@ impl Cache {
             chaperon: entry.chaperon.clone(),
             delegate: entry.delegate.clone(),
             creation,
+            staging,
             promised: entry.young_promise().map(|promise| Arc::clone(&promise.node)),
             live: round.live,
             held: entry.held_since.map(|since| since.elapsed()),
@@ -347,6 +378,11 @@ impl Cache {
         if let Some(entry) = self.state().entries.get_mut(key) {
             entry.promise = None;
         }
+    }
+
+    /// Changes what is known of ConfigMaps and Secrets.
+    pub(crate) fn stock<T>(&self, change: impl FnOnce(&mut Stock) -> T) -> T {
+        change(&mut self.state().stock)
     }
 
     /// A kubelet refused the delegate.

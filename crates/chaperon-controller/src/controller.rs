@@ -7,13 +7,18 @@ use crate::metrics::Metrics;
 use crate::plan::plan;
 use crate::standby;
 use anyhow::Context as _;
+use api::references::{Kind, Reference};
 use api::{Pod, PodChaperon, keys};
 use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
+use kube::core::{NamespaceResourceScope, PartialObjectMeta};
 use kube::runtime::watcher;
 use runtime::queue::{Next, Queue, jitter};
 use runtime::standby::Term;
 use runtime::{CancellationToken, Chain, Runtime, Seen};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +87,13 @@ pub async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -
         () = async {
             let watches = sync(&context, &queue, pods, chaperons).await;
             term.in_step();
-            tokio::join!(feed(&context, &queue, watches), resync(&context, &queue), queue.run(stop.clone(), work));
+            tokio::join!(
+                feed(&context, &queue, watches),
+                follow_copies::<ConfigMap>(&context, &queue, Kind::ConfigMap),
+                follow_copies::<Secret>(&context, &queue, Kind::Secret),
+                resync(&context, &queue),
+                queue.run(stop.clone(), work),
+            );
         } => {}
     }
     Ok(())
@@ -146,6 +157,45 @@ fn feed_pod(context: &Context, queue: &Queue<Key>, seen: Seen<Pod>) {
             add_all(queue, context.cache.waiting(&namespace));
         }
         Seen::Failed(_) => {}
+    }
+}
+
+/// Keeps in step with the copies of one kind that sources make. Nothing waits for the first list: what is not
+/// known to be there is read.
+async fn follow_copies<K>(context: &Context, queue: &Queue<Key>, kind: Kind)
+where
+    K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + 'static,
+{
+    let config = watcher::Config::default().labels(keys::PARENT_UID);
+    let copies = Api::<PartialObjectMeta<K>>::all(context.client.clone());
+    let mut events = Box::pin(runtime::watch(copies, config, "local", &context.common));
+    let place = |object: &PartialObjectMeta<K>| {
+        let metadata = &object.metadata;
+        let name = metadata.name.clone().unwrap_or_default();
+        (metadata.namespace.clone().unwrap_or_default(), Reference { kind, name })
+    };
+    let stays = |object: &PartialObjectMeta<K>| object.metadata.deletion_timestamp.is_none();
+    while let Some(seen) = events.next().await {
+        match seen {
+            Seen::Replaced(all) => {
+                let all: Vec<_> = all.iter().filter(|object| stays(object)).map(place).collect();
+                add_all(queue, context.cache.stock(|stock| stock.replace(kind, &all)));
+            }
+            Seen::Applied(object) if stays(&object) => {
+                let (namespace, reference) = place(&object);
+                add_all(queue, context.cache.stock(|stock| stock.put(&namespace, &reference)));
+            }
+            Seen::Applied(object) | Seen::Deleted(object) => {
+                let (namespace, reference) = place(&object);
+                context.cache.stock(|stock| stock.remove(&namespace, &reference));
+            }
+            Seen::Failed(_) => {}
+        }
     }
 }
 

@@ -8,6 +8,11 @@
 //! lost one of restart policy `Always` again, and lets a deleted PodChaperon go only when its delegate's
 //! containers have stopped.
 //!
+//! A delegate is not created before the ConfigMaps and Secrets are there that its spec names; `DelegateCreated=False`,
+//! reason `WaitsForReferences`, says which are awaited. What it can do without, optional references and pull
+//! secrets, is waited for at most one second. Copies that sources make are watched by their metadata, what the
+//! target has by itself is read by its metadata when it is named.
+//!
 //! All decisions are in [`plan`]; [`delegate`] and [`status`] hold what they rest on.
 //!
 //! It never runs finished work again: a recorded end is final. It never touches a pod that no PodChaperon
@@ -31,6 +36,7 @@
 //! | core | pods | create | delegates |
 //! | core | pods | patch | the finalizer |
 //! | core | pods | delete | delegates of deleted PodChaperons and those that a kubelet refused |
+//! | core | configmaps, secrets | get, list, watch | whether what delegates name is there; metadata alone is asked for |
 //!
 //! In its own namespace: `create` on leases, and `get`, `list`, `watch`, `update`, `patch` on the Lease
 //! `multicluster-chaperon-controller`.
@@ -46,5 +52,6 @@ mod patches;
 pub mod plan;
 mod standby;
 pub mod status;
+mod stock;
 
 pub use controller::{Args, lead, serve};

@@ -6,7 +6,9 @@ use crate::delegate::{
 };
 use crate::mirror::{annotation_changes, copy_status, until};
 use crate::status::{DELEGATE_CREATED, LOST, Problem, is_false, lost, same, without_delegate};
+use crate::stock::required;
 use api::raw::{confirms_revocation, is_terminal};
+use api::references::{Reference, References};
 use api::{Pod, PodChaperon, keys};
 use k8s_openapi::jiff::Timestamp;
 use runtime::Class;
@@ -14,6 +16,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a delegate waits for what it can do without.
+const OPTIONAL: Duration = Duration::from_secs(1);
+/// How long it waits before that is written down: copies take a moment.
+const SILENT: Duration = Duration::from_secs(3);
+/// How soon something that no watch shows is looked for again at first.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// And at last.
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
 
 /// The pod of a PodChaperon's name.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +48,17 @@ pub enum Creation {
     Refused(Class, String),
 }
 
+/// Whether the ConfigMaps and Secrets that the delegate names are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Staging {
+    /// All, or it names none.
+    Complete,
+    /// Of these nobody has asked yet.
+    Unread(Vec<Reference>),
+    /// These are not there, and for so long they were not.
+    Lacking(References, Duration),
+}
+
 /// All that is known about one name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
@@ -46,6 +68,8 @@ pub struct Observed {
     pub delegate: Delegate,
     /// Whether a delegate may be created.
     pub creation: Creation,
+    /// Whether what it names is there.
+    pub staging: Staging,
     /// The node that is promised to the delegate, while the promise is young: what was true of the node when
     /// it was chosen still is.
     pub promised: Option<Arc<str>>,
@@ -64,6 +88,8 @@ pub enum Action {
     ReadDelegate,
     /// Reads the PodChaperon, since a cache may lag behind its deletion.
     ReadChaperon,
+    /// Asks whether these are there.
+    ReadReferences(Vec<Reference>),
     /// Adds our finalizer to an adopted PodChaperon.
     HoldChaperon,
     /// Adds our finalizer to an adopted delegate.
@@ -342,8 +368,37 @@ fn first_node(chaperon: &PodChaperon, seen: &Observed) -> Option<Arc<str>> {
     seen.promised.clone().filter(|_| is_first && !chaperon.is_granted() && needs_no_scheduler(chaperon))
 }
 
+/// Holds the delegate back while something that it names is not there: a container that finds it missing would
+/// only be tried again much later. `None` when nothing holds it.
+fn hold(chaperon: &PodChaperon, seen: &Observed) -> Option<Plan> {
+    let (lacking, waited) = match &seen.staging {
+        Staging::Complete => return None,
+        Staging::Unread(unread) => return Some(Plan::just(Action::ReadReferences(unread.clone()))),
+        Staging::Lacking(lacking, waited) => (lacking, *waited),
+    };
+    let mut plan = Plan::default();
+    let missing: Vec<String> = required(lacking).map(ToString::to_string).collect();
+    if missing.is_empty() {
+        plan.look_again(OPTIONAL.checked_sub(waited).filter(|left| !left.is_zero())?);
+        return Some(plan);
+    }
+    if waited >= SILENT {
+        let message = format!("the delegate waits for {} in this cluster", missing.join(", "));
+        record(&mut plan, chaperon, &not_created(keys::WAITS_FOR_REFERENCES, &message), seen.now);
+        plan.look_again(waited.min(LONGEST_LOOK));
+    } else {
+        plan.look_again(SILENT.saturating_sub(waited).min(FIRST_LOOK));
+    }
+    Some(plan)
+}
+
 fn begin(chaperon: &PodChaperon, seen: &Observed) -> Plan {
     let mut plan = Plan::default();
+    if seen.creation == Creation::Free
+        && let Some(held) = hold(chaperon, seen)
+    {
+        return held;
+    }
     match &seen.creation {
         Creation::Free => {
             plan.push_if(!is_held(chaperon), Action::HoldChaperon);

@@ -1,6 +1,7 @@
-use super::{Action, Creation, Delegate, Observed, plan};
+use super::{Action, Creation, Delegate, Observed, Staging, plan};
 use crate::delegate::build;
 use crate::status::{DELEGATE_CREATED, DELEGATE_STOPPED, is_false, is_true};
+use api::references::{Kind, Need, Reference};
 use api::{Pod, PodChaperon, keys};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -30,6 +31,7 @@ fn elected(policy: &str) -> Observed {
         chaperon: Some(Arc::new(chaperon(policy))),
         delegate: Delegate::Unseen,
         creation: Creation::Free,
+        staging: Staging::Complete,
         promised: None,
         live: false,
         held: None,
@@ -117,6 +119,7 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
             Delegate::Gone(_) | Delegate::Present(_) => seen,
         },
         Action::ReadChaperon => Observed { live: true, ..seen },
+        Action::ReadReferences(_) => Observed { staging: Staging::Complete, ..seen },
         Action::HoldChaperon => seen.with_chaperon(|chaperon| {
             chaperon.metadata.finalizers.get_or_insert_default().push(keys::CHAPERON_FINALIZER.to_owned());
         }),
@@ -632,4 +635,49 @@ fn no_delegate_is_created_once_it_is_revoked() {
     assert!(api::raw::confirms_revocation(status));
     let settled = seen.recorded(status);
     assert_eq!(plan(&settled).actions, []);
+}
+
+/// An elected one that names something, and how long it has waited for it.
+fn lacking(need: Need, waited: Duration) -> Observed {
+    let secret = Reference { kind: Kind::Secret, name: "s".to_owned() };
+    Observed { staging: Staging::Lacking([(secret, need)].into(), waited), ..elected("Always") }
+}
+
+#[test]
+fn w35_a_delegate_is_held_until_what_it_names_is_there() {
+    let early = plan(&lacking(Need::Required, Duration::ZERO));
+    assert_eq!((early.actions, early.recheck), (vec![], Some(Duration::from_secs(1))));
+    let late = plan(&lacking(Need::Required, Duration::from_secs(10)));
+    let [Action::RecordProblem(status)] = &late.actions[..] else { panic!("{late:?}") };
+    assert!(is_false(status, DELEGATE_CREATED));
+    let said = &status["conditions"][0];
+    assert_eq!(said["reason"], keys::WAITS_FOR_REFERENCES);
+    assert_eq!(said["message"], "the delegate waits for Secret s in this cluster");
+    let told = plan(&lacking(Need::Required, Duration::from_secs(10)).recorded(status));
+    assert_eq!((told.actions, told.recheck), (vec![], Some(Duration::from_secs(10))), "said once");
+}
+
+#[test]
+fn w35_what_has_come_lets_the_delegate_go() {
+    let waited = lacking(Need::Required, Duration::from_secs(10));
+    let [Action::RecordProblem(status)] = &plan(&waited).actions[..] else { panic!("no problem") };
+    let arrived = Observed { staging: Staging::Complete, ..waited.clone() }.recorded(status);
+    assert_eq!(plan(&arrived).actions, [Action::CreateDelegate(None)]);
+}
+
+#[test]
+fn case_074_what_is_optional_holds_a_delegate_for_a_moment_only() {
+    let early = plan(&lacking(Need::Optional, Duration::from_millis(400)));
+    assert_eq!((early.actions, early.recheck), (vec![], Some(Duration::from_millis(600))));
+    assert_eq!(
+        plan(&lacking(Need::Optional, Duration::from_secs(1))).actions,
+        [Action::CreateDelegate(None)]
+    );
+}
+
+#[test]
+fn what_nobody_has_asked_for_is_read_before_a_delegate_is_created() {
+    let secret = Reference { kind: Kind::Secret, name: "s".to_owned() };
+    let unread = Observed { staging: Staging::Unread(vec![secret.clone()]), ..elected("Always") };
+    assert_eq!(plan(&unread).actions, [Action::ReadReferences(vec![secret])]);
 }

@@ -1,0 +1,268 @@
+//! What a copy looks like, and how one is told from its original.
+
+use crate::kinds::Object;
+use crate::rules::Rules;
+use api::{keys, names};
+use kube::core::ObjectMeta;
+use serde_json::{Map, Value, json};
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+type Pairs = BTreeMap<String, String>;
+
+/// Source and target of a copy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way<'a> {
+    /// The source's cluster name; empty means that its UID is the name.
+    pub(crate) cluster_name: &'a str,
+    pub(crate) own_uid: &'a str,
+    pub(crate) target_uid: &'a str,
+    pub(crate) virtual_node: &'a str,
+}
+
+/// What of an original decides how its copies look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// Those that are copied.
+    pub(crate) labels: Pairs,
+    pub(crate) annotations: Pairs,
+    /// Of everything but metadata.
+    pub(crate) hash: u64,
+    /// `type` of a Secret, else empty.
+    pub(crate) kind: String,
+    pub(crate) immutable: bool,
+}
+
+/// Everything but metadata and status: fields that nobody knows follow as well.
+pub(crate) fn body(whole: &Map<String, Value>) -> Map<String, Value> {
+    let is_body = |key: &str| !["apiVersion", "kind", "metadata", "status"].contains(&key);
+    let says = |value: &Value| match value {
+        Value::Null => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Bool(flag) => *flag,
+        Value::Number(_) | Value::String(_) | Value::Array(_) => true,
+    };
+    whole
+        .iter()
+        .filter(|(key, value)| is_body(key) && says(value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+impl Content {
+    pub(crate) fn new(metadata: &ObjectMeta, whole: &Map<String, Value>, rules: &Rules) -> Self {
+        let kept = |map: &Option<Pairs>| map.as_ref().map(|map| rules.kept(map)).unwrap_or_default();
+        Self { labels: kept(&metadata.labels), annotations: kept(&metadata.annotations), ..Self::bare(whole) }
+    }
+
+    /// Without metadata.
+    pub(crate) fn bare(whole: &Map<String, Value>) -> Self {
+        let body = body(whole);
+        let mut hasher = DefaultHasher::new();
+        Value::Object(body.clone()).to_string().hash(&mut hasher);
+        Self {
+            hash: hasher.finish(),
+            kind: body.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            immutable: body.get("immutable") == Some(&Value::Bool(true)),
+            ..Self::default()
+        }
+    }
+}
+
+/// All labels and annotations of a copy: those of its original, and whose it is.
+pub(crate) fn metadata(
+    object: &Object,
+    uid: &str,
+    way: Way<'_>,
+    (labels, annotations): (&Pairs, &Pairs),
+) -> (Pairs, Pairs) {
+    let cluster_name = if way.cluster_name.is_empty() { way.own_uid } else { way.cluster_name };
+    let mut labels = labels.clone();
+    labels.extend([
+        (keys::PARENT_UID.to_owned(), uid.to_owned()),
+        (keys::PARENT_CLUSTER_NAME.to_owned(), names::label_value(cluster_name)),
+        (keys::PARENT_CLUSTER_UID.to_owned(), way.own_uid.to_owned()),
+        (keys::TARGET_UID.to_owned(), way.target_uid.to_owned()),
+        (keys::VIRTUAL_NODE.to_owned(), names::label_value(way.virtual_node)),
+    ]);
+    let mut annotations = annotations.clone();
+    annotations.extend([
+        (keys::PARENT_NAME.to_owned(), object.name.to_string()),
+        (keys::PARENT_NAMESPACE.to_owned(), object.namespace.to_string()),
+    ]);
+    (labels, annotations)
+}
+
+/// The copy of an original.
+pub(crate) fn copy(
+    object: &Object,
+    (labels, annotations): (Pairs, Pairs),
+    whole: &Map<String, Value>,
+) -> Value {
+    let mut copy = Value::Object(body(whole));
+    copy["apiVersion"] = json!(object.kind.resource().api_version);
+    copy["kind"] = json!(object.kind.as_str());
+    copy["metadata"] = json!({
+        "namespace": &*object.namespace,
+        "name": &*object.name,
+        "labels": labels,
+        "annotations": annotations,
+    });
+    copy
+}
+
+/// Keys of labels and annotations that a field manager put on an object.
+pub(crate) fn owned(metadata: &ObjectMeta, manager: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let keys = |list: &str| {
+        let mut found = BTreeSet::new();
+        let entries = metadata.managed_fields.iter().flatten();
+        for entry in entries.filter(|entry| entry.manager.as_deref() == Some(manager)) {
+            let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+            let fields = fields.and_then(|fields| fields.get("f:metadata")?.get(list)?.as_object());
+            found.extend(
+                fields.into_iter().flatten().filter_map(|(key, _)| Some(key.strip_prefix("f:")?.to_owned())),
+            );
+        }
+        found
+    };
+    (keys("f:labels"), keys("f:annotations"))
+}
+
+/// Whether labels or annotations are as wanted; those that others added are theirs.
+pub(crate) fn agrees(have: &Pairs, owned: &BTreeSet<String>, want: &Pairs) -> bool {
+    want.iter().all(|(key, value)| have.get(key) == Some(value))
+        && owned.iter().all(|key| want.contains_key(key) || !have.contains_key(key))
+}
+
+/// The merge patch that makes the live copy what it is to be, at the version that was read.
+pub(crate) fn patch(live: &Value, metadata: &ObjectMeta, wanted: &Value, manager: &str) -> Value {
+    let (labels, annotations) = owned(metadata, manager);
+    let of = |value: &Value, list: &str| value["metadata"][list].as_object().cloned().unwrap_or_default();
+    let pairs = |list: &str, owned: &BTreeSet<String>| {
+        let (have, want) = (of(live, list), of(wanted, list));
+        let gone = owned.iter().filter(|key| have.contains_key(*key) && !want.contains_key(*key));
+        let mut changes: Map<String, Value> = gone.map(|key| (key.clone(), Value::Null)).collect();
+        changes.extend(want.into_iter().filter(|(key, value)| have.get(key) != Some(value)));
+        changes
+    };
+    let empty = Map::new();
+    let before = Value::Object(body(live.as_object().unwrap_or(&empty)));
+    let after = Value::Object(body(wanted.as_object().unwrap_or(&empty)));
+    let mut patch = difference(&before, &after);
+    patch["metadata"] = json!({
+        "uid": metadata.uid,
+        "resourceVersion": metadata.resource_version,
+        "labels": pairs("labels", &labels),
+        "annotations": pairs("annotations", &annotations),
+    });
+    patch
+}
+
+/// The merge patch from one object to another.
+fn difference(before: &Value, after: &Value) -> Value {
+    let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else { return after.clone() };
+    let gone = old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let mut changes: Map<String, Value> = gone.collect();
+    for (key, value) in new {
+        match old.get(key) {
+            Some(known) if known == value => {}
+            Some(known) => drop(changes.insert(key.clone(), difference(known, value))),
+            None => drop(changes.insert(key.clone(), value.clone())),
+        }
+    }
+    Value::Object(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Content, Way, agrees, copy, metadata, owned, patch};
+    use crate::kinds::{Kind, Object};
+    use crate::rules::Rules;
+    use crate::rules::tests::args;
+    use api::keys;
+    use kube::core::ObjectMeta;
+    use serde_json::{Map, Value, json};
+
+    const WAY: Way<'_> =
+        Way { cluster_name: "east", own_uid: "src", target_uid: "tgt", virtual_node: "admiralty-c2" };
+
+    fn object() -> Object {
+        Object { kind: Kind::Secret, namespace: "ns".into(), name: "s".into() }
+    }
+
+    fn original() -> Map<String, Value> {
+        let whole = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "immutable": true,
+            "data": {"tls.crt": "YQ==", "tls.key": "Yg=="}, "futureField": {"x": 1},
+            "metadata": {"name": "s", "uid": "u", "labels": {"team": "a"},
+                "annotations": {"note": "n", "kubectl.kubernetes.io/last-applied-configuration": "{}"}}});
+        whole.as_object().unwrap().clone()
+    }
+
+    fn made(whole: &Map<String, Value>) -> Value {
+        let meta: ObjectMeta = serde_json::from_value(whole["metadata"].clone()).unwrap();
+        let content = Content::new(&meta, whole, &Rules::new(&args()).unwrap());
+        copy(&object(), metadata(&object(), "u", WAY, (&content.labels, &content.annotations)), whole)
+    }
+
+    #[test]
+    fn w35_a_copy_has_all_of_its_original_and_says_whose_it_is() {
+        let made = made(&original());
+        assert_eq!(
+            made["data"]["tls.crt"].as_str().zip(made["type"].as_str()),
+            Some(("YQ==", "kubernetes.io/tls"))
+        );
+        assert_eq!((&made["immutable"], &made["futureField"]["x"]), (&json!(true), &json!(1)));
+        assert_eq!(
+            made["metadata"]["labels"],
+            json!({"team": "a", keys::PARENT_UID: "u", keys::PARENT_CLUSTER_NAME: "east",
+                keys::PARENT_CLUSTER_UID: "src", keys::TARGET_UID: "tgt", keys::VIRTUAL_NODE: "admiralty-c2"})
+        );
+        assert_eq!(
+            made["metadata"]["annotations"],
+            json!({"note": "n", keys::PARENT_NAME: "s", keys::PARENT_NAMESPACE: "ns"})
+        );
+        assert!(made["metadata"].get("ownerReferences").is_none() && made["metadata"].get("uid").is_none());
+    }
+
+    #[test]
+    fn w35_type_and_immutability_count_when_copies_are_compared() {
+        let same = |change: fn(&mut Map<String, Value>)| {
+            let mut other = original();
+            change(&mut other);
+            Content::bare(&other).hash == Content::bare(&original()).hash
+        };
+        assert!(same(|_| ()));
+        assert!(same(|whole| drop(whole.insert("binaryData".into(), json!({})))), "empty says nothing");
+        assert!(!same(|whole| drop(whole.insert("type".into(), json!("Opaque")))));
+        assert!(!same(|whole| drop(whole.insert("immutable".into(), json!(false)))));
+        assert!(!same(|whole| drop(whole.insert("data".into(), json!({"tls.crt": "YQ=="})))));
+    }
+
+    #[test]
+    fn a_patch_removes_what_left_the_original_and_leaves_what_others_added() {
+        let mut live = made(&original());
+        live["metadata"]["uid"] = json!("copy");
+        live["metadata"]["resourceVersion"] = json!("7");
+        live["metadata"]["annotations"]["of-others"] = json!("1");
+        live["metadata"]["managedFields"] = json!([{"manager": "us", "operation": "Update", "apiVersion": "v1",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {"f:team": {}}, "f:annotations": {"f:note": {}}}}}]);
+        let meta: ObjectMeta = serde_json::from_value(live["metadata"].clone()).unwrap();
+        let mut changed = original();
+        changed["metadata"]["labels"] = json!({});
+        changed["metadata"]["annotations"]["note"] = json!("m");
+        changed["data"] = json!({"tls.crt": "YQ==", "more": "Yw=="});
+        assert_eq!(
+            patch(&live, &meta, &made(&changed), "us"),
+            json!({"data": {"tls.key": null, "more": "Yw=="}, "metadata": {"uid": "copy", "resourceVersion": "7",
+                "labels": {"team": null}, "annotations": {"note": "m"}}})
+        );
+        let (labels, _) = owned(&meta, "us");
+        let have = meta.labels.clone().unwrap();
+        assert!(agrees(&have, &labels, &have));
+        let mut less = have.clone();
+        less.remove("team");
+        assert!(!agrees(&have, &labels, &less));
+        assert!(agrees(&have, &Default::default(), &less), "a key of others may stay");
+    }
+}

@@ -1,0 +1,141 @@
+//! From what is known to what is decided on.
+
+use super::{Entry, Evidence, State, Store};
+use crate::kinds::Object;
+use crate::plan::{Facts, Likeness, Observed, Original, Place};
+use crate::rules::{Rules, forbidden_type};
+use crate::shape::{Way, agrees, metadata};
+use crate::views::{Copied, Known, Source};
+use api::keys;
+use runtime::TargetKey;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What does not change while the service runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) cluster_name: &'a str,
+}
+
+impl Store {
+    /// All that is known about one object; `None` when it does not matter.
+    pub(crate) fn observe(
+        &mut self,
+        object: &Object,
+        evidence: &Evidence,
+        setting: Setting<'_>,
+    ) -> Option<Observed> {
+        let now = Instant::now();
+        if !self.is_tracked(object) {
+            return None;
+        }
+        self.note_idle(object, now);
+        let linger = self.linger;
+        let entry = self.entries.get(object)?;
+        let places = self.reach(object, entry);
+        let places = places.into_iter().map(|target| {
+            let copy = self.copies.get(&target).and_then(|copies| copies.get(object));
+            let rest = |since: &Instant| linger.saturating_sub(now.duration_since(*since));
+            let block = entry.blocks.get(&target);
+            let block = block.map(|block| (block.kind, block.until.saturating_duration_since(now)));
+            Place {
+                in_step: self.links.get(&target).is_some_and(|link| link.is_in_step(object.kind)),
+                used: entry.uses.contains_key(&target),
+                linger: entry.idle.get(&target).map_or(linger, rest),
+                copy: copy.map(|copy| self.likeness(object, entry, (&target, copy), setting)),
+                obstacle: block,
+                confirmed: evidence.confirmed.contains(&target),
+                looked: evidence.looked.contains(&target),
+                target,
+            }
+        });
+        let places = places.collect();
+        let original = match &entry.state {
+            State::Unread => Original::Unread,
+            State::Absent => Original::Absent(evidence.read),
+            State::Present(source) => Original::Present(facts(object, entry, source, (setting, now))),
+        };
+        Some(Observed { original, pods_known: self.pods_in_step, places })
+    }
+
+    /// A copy that nobody has used as long as we know is idle from now on.
+    fn note_idle(&mut self, object: &Object, now: Instant) {
+        let entry = self.entries.entry(object.clone()).or_default();
+        let copies = self.copies.iter().filter(|(_, copies)| copies.contains_key(object));
+        for (at, _) in copies.filter(|_| self.pods_in_step) {
+            if !entry.uses.contains_key(at) {
+                entry.idle.entry(at.clone()).or_insert(now);
+            }
+        }
+    }
+
+    /// Targets that may have or get a copy.
+    fn reach(&self, object: &Object, entry: &Entry) -> BTreeSet<TargetKey> {
+        let serving = self.targets.keys().filter(|key| key.serves(&object.namespace));
+        let having = self.copies.iter().filter(|(_, copies)| copies.contains_key(object));
+        serving.chain(having.map(|(key, _)| key)).chain(entry.uses.keys()).cloned().collect()
+    }
+
+    fn likeness(
+        &self,
+        object: &Object,
+        entry: &Entry,
+        (target, copy): (&TargetKey, &Copied),
+        setting: Setting<'_>,
+    ) -> Likeness {
+        if copy.terminating {
+            return Likeness::Terminating;
+        }
+        let (Some((source, known)), Some(link)) = (current(entry), self.links.get(target)) else {
+            return Likeness::Unknown;
+        };
+        let way = Way {
+            cluster_name: setting.cluster_name,
+            own_uid: &self.own_uid,
+            target_uid: &link.cluster_uid,
+            virtual_node: &target.virtual_node(),
+        };
+        let content = &known.content;
+        let (labels, annotations) =
+            metadata(object, &source.uid, way, (&content.labels, &content.annotations));
+        if copy.content.kind != content.kind || copy.content.immutable && copy.content.hash != content.hash {
+            return Likeness::Frozen;
+        }
+        let same = copy.content.hash == content.hash
+            && agrees(&copy.labels, &copy.owned.0, &labels)
+            && agrees(&copy.annotations, &copy.owned.1, &annotations);
+        if same { Likeness::Same } else { Likeness::Differs }
+    }
+}
+
+/// The original with its content, if that is known as of now.
+fn current(entry: &Entry) -> Option<(&Source, &Known)> {
+    let State::Present(source) = &entry.state else { return None };
+    let known = entry.known.as_ref().filter(|known| known.version >= source.version)?;
+    Some((source, known))
+}
+
+fn facts(object: &Object, entry: &Entry, source: &Source, (setting, now): (Setting<'_>, Instant)) -> Facts {
+    let of_type = entry.known.as_ref().and_then(|known| forbidden_type(&known.content.kind));
+    Facts {
+        deleting: source
+            .deleting
+            .then(|| entry.deleting_since.map_or(Duration::ZERO, |since| now.duration_since(since))),
+        held: source.is_held(),
+        legacy: source.is_legacy(),
+        forbidden: setting.rules.forbids(object, source.annotation.as_deref()).or(of_type),
+        told: entry.told,
+        content_known: current(entry).is_some(),
+    }
+}
+
+/// Whether labels say that an object is a copy of ours.
+pub(crate) fn is_ours(copy: &Copied, own_uid: &str, parent: &str) -> bool {
+    let is = |key: &str, value: &str| copy.labels.get(key).is_some_and(|found| found == value);
+    is(keys::PARENT_CLUSTER_UID, own_uid)
+        || !parent.is_empty()
+            && is(keys::PARENT_UID, parent)
+            && !copy.labels.contains_key(keys::PARENT_CLUSTER_UID)
+}

@@ -1,0 +1,149 @@
+//! What is kept of pods, originals and copies.
+
+use crate::kinds::{Kind, Marker};
+use crate::kinds::{Object, Raw};
+use crate::shape::{Content, owned};
+use api::references::{References, of_pod};
+use api::{Pod, keys, raw};
+use kube::core::ObjectMeta;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// A proxy pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) namespace: Arc<str>,
+    /// Virtual node; empty before the pod is bound.
+    pub(crate) node: String,
+    /// UID of the cluster that the pod was elected for or granted to.
+    pub(crate) cluster: Option<String>,
+    /// A delegate exists there, or is about to.
+    pub(crate) is_live: bool,
+    pub(crate) uses: BTreeSet<Object>,
+}
+
+impl User {
+    /// `None` for what is no proxy pod.
+    pub(crate) fn new(pod: &Pod) -> Option<Self> {
+        if !pod.is_proxy() {
+            return None;
+        }
+        let namespace: Arc<str> = Arc::from(pod.namespace());
+        let is_elected = !pod.node().is_empty() || pod.annotation(keys::GRANT).is_some();
+        let is_live = is_elected && !raw::is_terminal(pod.phase());
+        let uses = if is_live { objects(&namespace, &of_pod(&pod.spec)) } else { BTreeSet::new() };
+        Some(Self {
+            node: pod.node().to_owned(),
+            cluster: pod.annotation(keys::ELECTED_TARGET).map(str::to_owned),
+            is_live,
+            uses,
+            namespace,
+        })
+    }
+}
+
+fn objects(namespace: &Arc<str>, references: &References) -> BTreeSet<Object> {
+    let object = |reference: &api::references::Reference| Object {
+        kind: Kind::from(reference.kind),
+        namespace: Arc::clone(namespace),
+        name: Arc::from(reference.name.as_str()),
+    };
+    references.keys().map(object).collect()
+}
+
+/// An object of the source.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) uid: String,
+    pub(crate) version: u64,
+    pub(crate) resource_version: String,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) annotation: Option<String>,
+    pub(crate) deleting: bool,
+}
+
+impl Source {
+    pub(crate) fn new(metadata: &ObjectMeta) -> Self {
+        let resource_version = metadata.resource_version.clone().unwrap_or_default();
+        Self {
+            uid: metadata.uid.clone().unwrap_or_default(),
+            version: resource_version.parse().unwrap_or(0),
+            resource_version,
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            annotation: metadata
+                .annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(keys::FOLLOW))
+                .cloned(),
+            deleting: metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == keys::FOLLOW)
+    }
+
+    /// Whether it carries a finalizer that an older release put on what it had copied.
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| is_legacy(finalizer))
+    }
+
+    /// Its finalizers with ours, or without, and in any case without those of older releases.
+    pub(crate) fn finalizers(&self, held: bool) -> Vec<&str> {
+        let others = self.finalizers.iter().map(String::as_str).filter(|finalizer| !keys::is_ours(finalizer));
+        others.chain(held.then_some(keys::FOLLOW)).collect()
+    }
+}
+
+fn is_legacy(finalizer: &str) -> bool {
+    keys::is_ours(finalizer) && finalizer != keys::FOLLOW
+}
+
+/// An object of a target that says to be ours.
+#[derive(Debug, Clone)]
+pub(crate) struct Copied {
+    pub(crate) uid: String,
+    pub(crate) version: u64,
+    pub(crate) terminating: bool,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) owned: (BTreeSet<String>, BTreeSet<String>),
+    pub(crate) content: Content,
+}
+
+impl Copied {
+    pub(crate) fn new(
+        metadata: &ObjectMeta,
+        body: &serde_json::Map<String, serde_json::Value>,
+        manager: &str,
+    ) -> Self {
+        Self {
+            uid: metadata.uid.clone().unwrap_or_default(),
+            version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0),
+            terminating: metadata.deletion_timestamp.is_some(),
+            labels: metadata.labels.clone().unwrap_or_default(),
+            annotations: metadata.annotations.clone().unwrap_or_default(),
+            owned: owned(metadata, manager),
+            content: Content::bare(body),
+        }
+    }
+
+    pub(crate) fn of<M: Marker>(raw: &Raw<M>, manager: &str) -> (Object, Self) {
+        (Object::of(M::KIND, &raw.metadata), Self::new(&raw.metadata, &raw.body, manager))
+    }
+}
+
+/// How an original looks, as of a version.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) version: u64,
+    pub(crate) content: Content,
+}
+
+/// What stands in the way in one target, until when it is left alone, and whether the user knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    pub(crate) kind: crate::plan::Obstacle,
+    pub(crate) until: Instant,
+}
