@@ -400,3 +400,6 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

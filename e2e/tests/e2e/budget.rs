@@ -92,7 +92,7 @@ pub(crate) async fn w02_chaperons_are_watched_and_not_read_for_each_pod(ground: 
     scene.ready(20).await?;
     let mut writes = 0;
     for target in targets(ground) {
-        let seen = requests(target, &scene.namespace).context(target.name.clone())?;
+        let seen = requests(target, "podchaperons", &scene.namespace).context(target.name.clone())?;
         let reads: Vec<&Value> =
             seen.iter().filter(|event| ["get", "list"].iter().any(|verb| event["verb"] == *verb)).collect();
         ensure!(
@@ -108,15 +108,15 @@ pub(crate) async fn w02_chaperons_are_watched_and_not_read_for_each_pod(ground: 
     scene.close().await
 }
 
-/// What was asked of the API server about chaperons of a namespace, by others than the tests.
-fn requests(cluster: &Cluster, namespace: &str) -> Result<Vec<Value>> {
+/// What was asked of the API server about objects of a namespace, by others than the tests.
+pub(crate) fn requests(cluster: &Cluster, resource: &str, namespace: &str) -> Result<Vec<Value>> {
     let log = cluster.local()?.folder.join("audit.log");
     let text = std::fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
     let text = String::from_utf8_lossy(&text);
-    let events = text.lines().filter(|line| line.contains("podchaperons")).filter_map(|line| {
+    let events = text.lines().filter(|line| line.contains(resource)).filter_map(|line| {
         let event: Value = serde_json::from_str(line).ok()?;
         let about =
-            event["objectRef"]["resource"] == "podchaperons" && event["objectRef"]["namespace"] == namespace;
+            event["objectRef"]["resource"] == resource && event["objectRef"]["namespace"] == namespace;
         let user = event["user"]["username"].as_str().unwrap_or_default();
         (about && user.starts_with("system:serviceaccount:")).then_some(event)
     });

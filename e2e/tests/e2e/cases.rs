@@ -5,7 +5,7 @@ use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, grants, identity,
+    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants, identity,
     ordinary, outages, owners, placement, refusals, restarts, silence, sources, targets, the_ground,
     the_recorder, twins,
 };
@@ -125,7 +125,14 @@ fn life() -> Vec<Case> {
         case!(placement::a_pod_with_a_claim_is_held_with_an_event),
         case!(placement::case_010_a_gated_pod_is_placed_once_its_gates_lift),
         case!(placement::case_017_a_namespace_that_one_target_lacks_keeps_no_pod_from_the_other),
-        case!(bystanders::case_005_config_maps_carry_no_finalizer_and_go_at_once),
+        case!(bystanders::case_005_only_what_a_pod_names_is_written_and_once),
+        case!(follow::w35_what_pods_name_is_there_before_their_delegates),
+        case!(follow::w35_a_delegate_waits_for_what_is_missing_and_says_so),
+        case!(follow::case_074_what_is_optional_holds_nobody_and_follows_late),
+        case!(follow::case_073_type_and_immutability_of_a_secret_follow),
+        case!(follow::w07_an_object_of_the_target_itself_is_used_and_never_touched),
+        case!(follow::an_original_can_refuse_to_follow),
+        case!(follow::a_copy_is_mended_and_an_orphan_collected),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
         case!(ordinary::pods_of_a_cluster_that_is_no_target_are_placed_as_kube_scheduler_would, needs_local),

@@ -17,6 +17,7 @@ mod daemons;
 mod declared;
 mod drains;
 mod ends;
+mod follow;
 mod grants;
 mod guest;
 mod identity;

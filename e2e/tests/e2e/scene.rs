@@ -139,6 +139,7 @@ impl<'a> Scene<'a> {
             bail!("chaperons {:?}, delegates {delegates:?}", names.collect::<Vec<_>>())
         })
         .await?;
+        crate::follow::nothing_is_left(self.ground, &self.namespace).await?;
         for target in targets(self.ground) {
             remove_namespace(target, &self.namespace).await?;
         }
