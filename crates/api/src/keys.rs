@@ -131,6 +131,12 @@ pub const DELETION_GRACE_SECONDS: &str = key!("deletion-grace-seconds");
 /// Finalizer of an object that has a copy in a target, and annotation by which users say whether it may have
 /// one: [`NEVER`], or [`FOLLOW_ALLOWED`] where objects of its kind only follow when asked to.
 pub const FOLLOW: &str = key!("follow");
+/// Annotation of a copied Service or Ingress, in the target: it is no original there. The value is empty.
+pub const IS_DELEGATE: &str = key!("is-delegate");
+/// Annotation of a followed Service or Ingress and of its copies: [`HAS_FINALIZER`]'s value `true`.
+pub const GLOBAL: &str = key!("global");
+/// Annotation of a followed Service: what the user selects, as `key=value,key=value`.
+pub const ORIGINAL_SELECTOR: &str = key!("original-selector");
 /// Value of the annotation [`FOLLOW`]: this object may be copied.
 pub const FOLLOW_ALLOWED: &str = "allowed";
 /// Reason of [`DELEGATE_CREATED`]: objects that the pod names are not there yet.

@@ -2,10 +2,11 @@
 
 use crate::controller::Context;
 use crate::error::Error;
-use crate::kinds::Object;
+use crate::kinds::{Kind, Object};
 use crate::link::{Link, with_uid};
 use crate::plan::{Action, Obstacle};
-use crate::shape::{self, Content, Way};
+use crate::services;
+use crate::shape::{self, Content, Side, Way};
 use crate::store::{Evidence, is_ours};
 use crate::views::{Copied, Known, Source};
 use api::keys;
@@ -93,6 +94,16 @@ fn whole(object: &DynamicObject) -> &Map<String, Value> {
     object.data.as_object().unwrap_or(&EMPTY)
 }
 
+/// The part of a patch that marks every original.
+fn marking(source: &Source, held: bool) -> Value {
+    json!({"metadata": {
+        "uid": source.uid,
+        "resourceVersion": source.resource_version,
+        "finalizers": source.finalizers(held),
+        "labels": {keys::HAS_FINALIZER: held.then_some("true")},
+    }})
+}
+
 impl Hands<'_> {
     fn link(&self, target: &TargetKey) -> Result<Arc<Link>, Error> {
         let link = self.context.store().link(target).filter(|link| link.is_in_step(self.object.kind));
@@ -122,8 +133,9 @@ impl Hands<'_> {
             store.lose_source(self.object, None);
             return Ok(None);
         };
-        let source = Source::new(&original.metadata);
-        let content = Content::new(&original.metadata, whole(&original), &self.context.rules);
+        let source = self.source(&original);
+        let content =
+            Content::new(self.object.kind, &original.metadata, whole(&original), &self.context.rules);
         store.set_known(self.object, Known { version: source.version, content });
         store.put_source(self.object, source);
         Ok(Some(original))
@@ -137,7 +149,11 @@ impl Hands<'_> {
             return Err(stale());
         }
         let uid = original.metadata.uid.clone().unwrap_or_default();
-        let content = Content::new(&original.metadata, whole(&original), &self.context.rules);
+        let kind = self.object.kind;
+        let content = Content::new(kind, &original.metadata, whole(&original), &self.context.rules);
+        let keeps_labels = self.context.store().keeps_labels(&link.key);
+        let side = Side::Original { keeps_labels };
+        let body = shape::body(kind, &original.metadata, whole(&original), side);
         let way = Way {
             cluster_name: &self.context.cluster_name,
             own_uid: &self.context.own_uid,
@@ -145,7 +161,16 @@ impl Hands<'_> {
             virtual_node: &link.key.virtual_node(),
         };
         let metadata = shape::metadata(self.object, &uid, way, (&content.labels, &content.annotations));
-        Ok((shape::copy(self.object, metadata, whole(&original)), uid))
+        Ok((shape::copy(self.object, metadata, body), uid))
+    }
+
+    fn source(&self, original: &DynamicObject) -> Source {
+        let setting = (self.context.rt.manager(), self.context.rules.reroutes);
+        Source::whole(self.object.kind, &original.metadata, whole(original), (&setting.0, setting.1))
+    }
+
+    fn copied(&self, found: &DynamicObject) -> Copied {
+        Copied::new(self.object.kind, &found.metadata, whole(found), &self.context.rt.manager())
     }
 
     async fn create(&self, link: &Link) -> Result<Learned, Error> {
@@ -167,7 +192,7 @@ impl Hands<'_> {
     }
 
     fn put(&self, link: &Link, found: &DynamicObject) {
-        let copy = Copied::new(&found.metadata, whole(found), &self.context.rt.manager());
+        let copy = self.copied(found);
         self.context.store().put_copy(&link.key, self.object, copy);
     }
 
@@ -217,7 +242,7 @@ impl Hands<'_> {
             self.context.store().block(self.object, &link.key, None);
             return Ok(looked);
         };
-        let copy = Copied::new(&found.metadata, whole(&found), &self.context.rt.manager());
+        let copy = self.copied(&found);
         let uid = self.context.store().source(self.object).map(|source| source.uid).unwrap_or_default();
         if is_ours(&copy, &self.context.own_uid, &uid) {
             self.context.store().put_copy(&link.key, self.object, copy);
@@ -238,13 +263,14 @@ impl Hands<'_> {
             return Ok(Learned::Nothing);
         };
         let (wanted, uid) = self.wanted(link).await?;
-        let copy = Copied::new(&live.metadata, whole(&live), &self.context.rt.manager());
+        let copy = self.copied(&live);
         if !is_ours(&copy, &self.context.own_uid, &uid) {
             self.context.store().lose_copy(&link.key, self.object, &copy.uid);
             return Err(Error::Stale { object: self.object.clone() });
         }
         let now = serde_json::to_value(&live).unwrap_or_default();
-        let patch = shape::patch(&now, &live.metadata, &wanted, &self.context.rt.manager());
+        let patch =
+            shape::patch(self.object.kind, (&now, &live.metadata), &wanted, &self.context.rt.manager());
         match api.patch(&self.object.name, &patching(&self.context.rt.manager()), &Patch::Merge(&patch)).await
         {
             Ok(made) => {
@@ -281,33 +307,37 @@ impl Hands<'_> {
         Ok(Learned::Nothing)
     }
 
-    /// Adds our finalizer and its label to the original, or takes them off.
+    /// Adds our finalizer and its label to the original, or takes them off; a Service is rerouted by the same
+    /// write, or as its user wrote it.
     async fn mark(&self, held: bool) -> Result<Learned, Error> {
-        let Some(source) = self.context.store().source(self.object) else { return Ok(Learned::Nothing) };
-        let patch = json!({"metadata": {
-            "uid": source.uid,
-            "resourceVersion": source.resource_version,
-            "finalizers": source.finalizers(held),
-            "labels": {keys::HAS_FINALIZER: held.then_some("true")},
-        }});
+        let (seen, patch) = if self.object.kind == Kind::Service {
+            let Some(original) = self.read().await? else { return Ok(Learned::Nothing) };
+            let source = self.source(&original);
+            let reroutes = held && self.context.rules.reroutes && self.context.store().has_users(self.object);
+            let spec = whole(&original).get("spec").unwrap_or(&Value::Null);
+            let manager = self.context.rt.manager();
+            let (annotations, spec) = services::mark(&original.metadata, spec, &manager, reroutes);
+            let mut patch = marking(&source, held);
+            patch["metadata"]["annotations"] = annotations;
+            patch["spec"] = spec;
+            (source, patch)
+        } else {
+            let Some(source) = self.context.store().source(self.object) else { return Ok(Learned::Nothing) };
+            let patch = marking(&source, held);
+            (source, patch)
+        };
         let params = patching(&self.context.rt.manager());
-        let written = self.sources().patch_metadata(&self.object.name, &params, &Patch::Merge(&patch)).await;
-        let mut store = self.context.store();
-        match written {
+        match self.sources().patch(&self.object.name, &params, &Patch::Merge(&patch)).await {
             Ok(written) => {
-                let now = Source::new(&written.metadata);
-                store.renew(self.object, source.version, now);
+                self.context.store().renew(self.object, seen.version, self.source(&written));
                 debug!(object = %self.object, held, "marked an original");
                 Ok(Learned::Nothing)
             }
             Err(error) if class(&error) == Class::NotFound => {
-                store.lose_source(self.object, Some(&source.uid));
+                self.context.store().lose_source(self.object, Some(&seen.uid));
                 Ok(Learned::Nothing)
             }
-            Err(error) => {
-                drop(store);
-                Err(self.local("mark")(error))
-            }
+            Err(error) => Err(self.local("mark")(error)),
         }
     }
 

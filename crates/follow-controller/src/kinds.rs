@@ -18,10 +18,12 @@ pub(crate) enum Kind {
     ConfigMap,
     /// core/v1 Secret.
     Secret,
+    /// core/v1 Service.
+    Service,
 }
 
 /// All of them.
-pub(crate) const ALL: [Kind; 2] = [Kind::ConfigMap, Kind::Secret];
+pub(crate) const ALL: [Kind; 3] = [Kind::ConfigMap, Kind::Secret, Kind::Service];
 
 impl Kind {
     /// The word in `kind`.
@@ -30,6 +32,7 @@ impl Kind {
         match self {
             Kind::ConfigMap => "ConfigMap",
             Kind::Secret => "Secret",
+            Kind::Service => "Service",
         }
     }
 
@@ -39,6 +42,7 @@ impl Kind {
         match self {
             Kind::ConfigMap => "configmaps",
             Kind::Secret => "secrets",
+            Kind::Service => "services",
         }
     }
 
@@ -110,6 +114,14 @@ pub(crate) struct Secrets;
 
 impl Marker for Secrets {
     const KIND: Kind = Kind::Secret;
+}
+
+/// Marks Services.
+#[derive(Debug, Clone)]
+pub(crate) struct Services;
+
+impl Marker for Services {
+    const KIND: Kind = Kind::Service;
 }
 
 /// An object with typed metadata; everything else as the API server sent it.

@@ -1,10 +1,11 @@
 //! follow-controller: what a pod needs of its namespace is where its delegate runs.
 //!
-//! Watches proxy pods and the metadata of ConfigMaps and Secrets in the source cluster, and in every accepted
-//! target the copies that carry this cluster's UID.
+//! Watches proxy pods, Services and the metadata of ConfigMaps and Secrets in the source cluster, and in every
+//! accepted target the copies that carry this cluster's UID.
 //!
-//! Writes copies of the ConfigMaps and Secrets that proxy pods name into the targets that these were elected for or
-//! granted to, and a finalizer on each original that has a copy.
+//! Writes copies of the ConfigMaps and Secrets that proxy pods name, and of the Services that select them, into the
+//! targets that these were elected for or granted to, and a finalizer on each original that has a copy. A Service with
+//! copies also selects the delegates instead of the proxy pods, and is global for Cilium (`--services`).
 //!
 //! Promises:
 //! - A copy exists only where a pod that names its original was elected, granted or runs. It goes some seconds after
@@ -18,6 +19,11 @@
 //! - Each copy is created once, each original gets one patch; in a settled world nothing is written.
 //! - A target that does not answer delays nothing elsewhere. An original that is deleted waits for it for one minute,
 //!   and only if a copy is known to be there; the copy goes when the target answers again.
+//! - Copies of Services have no port of a node, load balancer or address but what their cluster allocates. A selector
+//!   that is applied again is rerouted by one write; when no pod elsewhere is selected any more, the Service is as its
+//!   user wrote it.
+//! - A Service that its user shares with all clusters of a mesh (`io.cilium/global-service` or
+//!   `service.cilium.io/global`) is copied, as it is, into every target that serves its namespace.
 //! - A copy whose original is gone is deleted when a live read says so, wherever it came from.
 //! - Copies in a removed Target are deleted through its last credentials.
 //! - What older releases have copied is adopted, and their finalizers are taken off.
@@ -38,6 +44,7 @@ mod link;
 mod metrics;
 mod plan;
 mod rules;
+mod services;
 mod shape;
 mod store;
 mod views;

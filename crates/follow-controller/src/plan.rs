@@ -33,6 +33,10 @@ pub(crate) struct Facts {
     pub(crate) told: bool,
     /// How its copies look is known.
     pub(crate) content_known: bool,
+    /// Beside the finalizer, it is as it is to be while it has copies.
+    pub(crate) marked: bool,
+    /// Pods use it whose delegates run in the source itself.
+    pub(crate) used_here: bool,
 }
 
 /// How a copy compares with its original.
@@ -201,16 +205,16 @@ fn keep(seen: &Observed, facts: &Facts) -> Plan {
     // A copy without our finalizer on its original is an orphan at worst, and those are collected. So the copy
     // comes first, and no original carries the finalizer without need.
     let has_copies = seen.places.iter().any(|place| place.copy.is_some());
+    let is_needed = has_copies || facts.used_here && facts.forbidden.is_none();
     let is_foreign = |place: &Place| matches!(place.obstacle, Some((Obstacle::Foreign, _)));
     let may_get_copies = |place: &Place| !place.in_step || (wants(place) && !is_foreign(place));
-    let marked = facts.held || facts.legacy;
-    if has_copies && !facts.held {
+    if is_needed && !(facts.held && facts.marked) {
         plan.actions.push(Action::Hold);
-    } else if !plan.actions.is_empty() || !marked || has_copies && !facts.legacy {
+    } else if !plan.actions.is_empty() || !(facts.held || facts.legacy) {
         return plan;
-    } else if has_copies {
+    } else if is_needed {
         // Ours stays, those of older releases go.
-        plan.actions.push(Action::Hold);
+        plan.actions.extend(facts.legacy.then_some(Action::Hold));
     } else if seen.pods_known && !seen.places.iter().any(may_get_copies) {
         plan.actions.push(Action::Release);
     }

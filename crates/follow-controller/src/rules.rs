@@ -1,6 +1,6 @@
 //! Which objects may follow, and which of their labels and annotations.
 
-use crate::args::FollowArgs;
+use crate::args::{FollowArgs, Services};
 use crate::kinds::{ALL, Kind, Object};
 use api::keys;
 use regex::RegexSet;
@@ -39,6 +39,9 @@ pub(crate) struct Rules {
     deny: RegexSet,
     on_request: BTreeSet<Kind>,
     strip: RegexSet,
+    services: Services,
+    /// Whether Services are rerouted to delegates.
+    pub(crate) reroutes: bool,
 }
 
 /// A flag that cannot be understood.
@@ -83,12 +86,17 @@ impl Rules {
             deny: compile(&builtin(&OF_EVERY_CLUSTER, &args.deny))?,
             on_request,
             strip: compile(&builtin(&STRIPPED, &args.strip))?,
+            services: args.services,
+            reroutes: args.services == Services::Global,
         })
     }
 
     /// Why an object may not follow, by its name and its annotation; `None` when it may.
     pub(crate) fn forbids(&self, object: &Object, annotation: Option<&str>) -> Option<&'static str> {
         let name = format!("{}/{}/{}", object.kind.plural(), object.namespace, object.name);
+        if object.kind == Kind::Service && self.services == Services::Off {
+            return Some("Services do not follow in this installation");
+        }
         if annotation == Some(keys::NEVER) {
             return Some("its annotation says never");
         }
@@ -144,7 +152,7 @@ fn compile(patterns: &[String]) -> Result<RegexSet, BadRule> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::{BadRule, Rules, forbidden_type};
-    use crate::args::FollowArgs;
+    use crate::args::{FollowArgs, Services};
     use crate::kinds::{Kind, Object};
     use std::collections::BTreeMap;
 
@@ -155,6 +163,7 @@ pub(crate) mod tests {
             deny: Vec::new(),
             on_request: Vec::new(),
             strip: Vec::new(),
+            services: Services::Global,
             linger_seconds: 10,
         }
     }

@@ -1,7 +1,8 @@
 //! What a copy looks like, and how one is told from its original.
 
-use crate::kinds::Object;
+use crate::kinds::{Kind, Object};
 use crate::rules::Rules;
+use crate::services;
 use api::{keys, names};
 use kube::core::ObjectMeta;
 use serde_json::{Map, Value, json};
@@ -29,13 +30,32 @@ pub(crate) struct Content {
     pub(crate) annotations: Pairs,
     /// Of everything but metadata.
     pub(crate) hash: u64,
-    /// `type` of a Secret, else empty.
+    /// The same where delegates keep the labels of their pods.
+    pub(crate) hash_kept: u64,
+    /// `type` of a Secret, whether a Service is headless, else empty: what no patch can change.
     pub(crate) kind: String,
     pub(crate) immutable: bool,
 }
 
-/// Everything but metadata and status: fields that nobody knows follow as well.
-pub(crate) fn body(whole: &Map<String, Value>) -> Map<String, Value> {
+/// Of which side an object is, and how an original changes on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The source; delegates in the target keep the labels of their pods, or do not.
+    Original {
+        /// See there.
+        keeps_labels: bool,
+    },
+    /// A target.
+    Copy,
+}
+
+/// Everything but metadata and status, as copies have it: fields that nobody knows follow as well.
+pub(crate) fn body(
+    kind: Kind,
+    metadata: &ObjectMeta,
+    whole: &Map<String, Value>,
+    side: Side,
+) -> Map<String, Value> {
     let is_body = |key: &str| !["apiVersion", "kind", "metadata", "status"].contains(&key);
     let says = |value: &Value| match value {
         Value::Null => false,
@@ -43,28 +63,54 @@ pub(crate) fn body(whole: &Map<String, Value>) -> Map<String, Value> {
         Value::Bool(flag) => *flag,
         Value::Number(_) | Value::String(_) | Value::Array(_) => true,
     };
-    whole
-        .iter()
-        .filter(|(key, value)| is_body(key) && says(value))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+    let all = whole.iter().filter(|(key, value)| is_body(key) && says(value));
+    let mut body: Map<String, Value> = all.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if let (Kind::Service, Some(spec)) = (kind, body.get_mut("spec")) {
+        *spec = match side {
+            Side::Original { keeps_labels } => services::copied(metadata, spec, keeps_labels),
+            Side::Copy => services::as_it_is(spec),
+        };
+    }
+    body
+}
+
+fn hash(body: Map<String, Value>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    Value::Object(body).to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Content {
-    pub(crate) fn new(metadata: &ObjectMeta, whole: &Map<String, Value>, rules: &Rules) -> Self {
+    /// Of an original.
+    pub(crate) fn new(kind: Kind, metadata: &ObjectMeta, whole: &Map<String, Value>, rules: &Rules) -> Self {
         let kept = |map: &Option<Pairs>| map.as_ref().map(|map| rules.kept(map)).unwrap_or_default();
-        Self { labels: kept(&metadata.labels), annotations: kept(&metadata.annotations), ..Self::bare(whole) }
+        let of = |keeps_labels| hash(body(kind, metadata, whole, Side::Original { keeps_labels }));
+        let mut annotations = kept(&metadata.annotations);
+        if kind == Kind::Service {
+            annotations.extend(services::annotations(rules.reroutes));
+        }
+        Self {
+            labels: kept(&metadata.labels),
+            annotations,
+            hash: of(false),
+            hash_kept: of(true),
+            ..Self::fixed(kind, whole)
+        }
     }
 
-    /// Without metadata.
-    pub(crate) fn bare(whole: &Map<String, Value>) -> Self {
-        let body = body(whole);
-        let mut hasher = DefaultHasher::new();
-        Value::Object(body.clone()).to_string().hash(&mut hasher);
+    /// Of a copy; its labels and annotations are kept elsewhere.
+    pub(crate) fn of_copy(kind: Kind, metadata: &ObjectMeta, whole: &Map<String, Value>) -> Self {
+        Self { hash: hash(body(kind, metadata, whole, Side::Copy)), ..Self::fixed(kind, whole) }
+    }
+
+    fn fixed(kind: Kind, whole: &Map<String, Value>) -> Self {
+        let of_type = match kind {
+            Kind::Service => whole.get("spec").filter(|spec| services::is_headless(spec)).map(|_| "headless"),
+            Kind::ConfigMap | Kind::Secret => whole.get("type").and_then(Value::as_str),
+        };
         Self {
-            hash: hasher.finish(),
-            kind: body.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            immutable: body.get("immutable") == Some(&Value::Bool(true)),
+            kind: of_type.unwrap_or_default().to_owned(),
+            immutable: whole.get("immutable") == Some(&Value::Bool(true)),
             ..Self::default()
         }
     }
@@ -98,9 +144,9 @@ pub(crate) fn metadata(
 pub(crate) fn copy(
     object: &Object,
     (labels, annotations): (Pairs, Pairs),
-    whole: &Map<String, Value>,
+    body: Map<String, Value>,
 ) -> Value {
-    let mut copy = Value::Object(body(whole));
+    let mut copy = Value::Object(body);
     copy["apiVersion"] = json!(object.kind.resource().api_version);
     copy["kind"] = json!(object.kind.as_str());
     copy["metadata"] = json!({
@@ -136,7 +182,12 @@ pub(crate) fn agrees(have: &Pairs, owned: &BTreeSet<String>, want: &Pairs) -> bo
 }
 
 /// The merge patch that makes the live copy what it is to be, at the version that was read.
-pub(crate) fn patch(live: &Value, metadata: &ObjectMeta, wanted: &Value, manager: &str) -> Value {
+pub(crate) fn patch(
+    kind: Kind,
+    (live, metadata): (&Value, &ObjectMeta),
+    wanted: &Value,
+    manager: &str,
+) -> Value {
     let (labels, annotations) = owned(metadata, manager);
     let of = |value: &Value, list: &str| value["metadata"][list].as_object().cloned().unwrap_or_default();
     let pairs = |list: &str, owned: &BTreeSet<String>| {
@@ -147,8 +198,9 @@ pub(crate) fn patch(live: &Value, metadata: &ObjectMeta, wanted: &Value, manager
         changes
     };
     let empty = Map::new();
-    let before = Value::Object(body(live.as_object().unwrap_or(&empty)));
-    let after = Value::Object(body(wanted.as_object().unwrap_or(&empty)));
+    let of_copy =
+        |whole: &Value| Value::Object(body(kind, metadata, whole.as_object().unwrap_or(&empty), Side::Copy));
+    let (before, after) = (of_copy(live), of_copy(wanted));
     let mut patch = difference(&before, &after);
     patch["metadata"] = json!({
         "uid": metadata.uid,
@@ -176,7 +228,7 @@ fn difference(before: &Value, after: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Content, Way, agrees, copy, metadata, owned, patch};
+    use super::{Content, Side, Way, agrees, body, copy, metadata, owned, patch};
     use crate::kinds::{Kind, Object};
     use crate::rules::Rules;
     use crate::rules::tests::args;
@@ -201,8 +253,9 @@ mod tests {
 
     fn made(whole: &Map<String, Value>) -> Value {
         let meta: ObjectMeta = serde_json::from_value(whole["metadata"].clone()).unwrap();
-        let content = Content::new(&meta, whole, &Rules::new(&args()).unwrap());
-        copy(&object(), metadata(&object(), "u", WAY, (&content.labels, &content.annotations)), whole)
+        let content = Content::new(Kind::Secret, &meta, whole, &Rules::new(&args()).unwrap());
+        let body = body(Kind::Secret, &meta, whole, Side::Original { keeps_labels: false });
+        copy(&object(), metadata(&object(), "u", WAY, (&content.labels, &content.annotations)), body)
     }
 
     #[test]
@@ -230,7 +283,8 @@ mod tests {
         let same = |change: fn(&mut Map<String, Value>)| {
             let mut other = original();
             change(&mut other);
-            Content::bare(&other).hash == Content::bare(&original()).hash
+            let hash = |whole| Content::of_copy(Kind::Secret, &ObjectMeta::default(), whole).hash;
+            hash(&other) == hash(&original())
         };
         assert!(same(|_| ()));
         assert!(same(|whole| drop(whole.insert("binaryData".into(), json!({})))), "empty says nothing");
@@ -253,7 +307,7 @@ mod tests {
         changed["metadata"]["annotations"]["note"] = json!("m");
         changed["data"] = json!({"tls.crt": "YQ==", "more": "Yw=="});
         assert_eq!(
-            patch(&live, &meta, &made(&changed), "us"),
+            patch(Kind::Secret, (&live, &meta), &made(&changed), "us"),
             json!({"data": {"tls.key": null, "more": "Yw=="}, "metadata": {"uid": "copy", "resourceVersion": "7",
                 "labels": {"team": null}, "annotations": {"note": "m"}}})
         );

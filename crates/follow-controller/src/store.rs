@@ -3,6 +3,7 @@
 use crate::kinds::{Kind, Object};
 use crate::link::Link;
 use crate::plan::Obstacle;
+use crate::services::Service;
 use crate::views::{Block, Copied, Known, Source, User};
 use api::Pod;
 use runtime::targets::TargetMap;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 mod observe;
 
-pub(crate) use observe::{Setting, is_ours};
+pub(crate) use observe::{Setting, is_ours, keeps_labels};
 
 /// What is known of an object of the source.
 #[derive(Debug, Clone)]
@@ -60,12 +61,22 @@ impl Default for Entry {
     }
 }
 
+/// A pod, the target that its delegate runs in, and what it uses there.
+#[derive(Debug)]
+struct Running {
+    user: User,
+    at: Option<TargetKey>,
+    uses: BTreeSet<Object>,
+}
+
 /// All pods, objects, copies and targets that matter.
 #[derive(Debug)]
 pub(crate) struct Store {
     own_uid: String,
     linger: Duration,
-    pods: HashMap<String, (User, Option<TargetKey>)>,
+    pods: HashMap<String, Running>,
+    /// By namespace.
+    services: BTreeMap<Arc<str>, BTreeMap<Object, Service>>,
     pods_in_step: bool,
     entries: BTreeMap<Object, Entry>,
     copies: BTreeMap<TargetKey, BTreeMap<Object, Copied>>,
@@ -79,6 +90,7 @@ impl Store {
             own_uid: own_uid.to_owned(),
             linger,
             pods: HashMap::new(),
+            services: BTreeMap::new(),
             pods_in_step: false,
             entries: BTreeMap::new(),
             copies: BTreeMap::new(),
@@ -94,15 +106,10 @@ impl Store {
 
     /// Takes the registry's targets in; returns what is to be looked at.
     pub(crate) fn set_targets(&mut self, map: &TargetMap) -> BTreeSet<Object> {
-        let others = |target: &Arc<Target>| {
-            let is_self = target.settings.is_self
-                || target.status.cluster_uid.as_ref().is_some_and(|uid| *uid == self.own_uid);
-            (!is_self).then(|| (target.key.clone(), Arc::clone(target)))
-        };
-        self.targets = map.values().filter_map(others).collect();
+        self.targets = map.values().map(|target| (target.key.clone(), Arc::clone(target))).collect();
         // Pods may be behind a target that was not known before.
         let users: Vec<(String, User)> =
-            self.pods.iter().map(|(uid, (user, _))| (uid.clone(), user.clone())).collect();
+            self.pods.iter().map(|(uid, running)| (uid.clone(), running.user.clone())).collect();
         for (uid, user) in users {
             self.put_user(uid, Some(user));
         }
@@ -174,16 +181,19 @@ impl Store {
     /// or no longer.
     pub(crate) fn put_user(&mut self, uid: String, user: Option<User>) -> BTreeSet<Object> {
         let place = user.as_ref().and_then(|user| self.place(user));
-        let new: BTreeSet<Object> = match (&user, &place) {
-            (Some(user), Some(_)) => user.uses.clone(),
+        let new = match (&user, &place) {
+            (Some(user), Some(at)) => self.uses(user, self.is_self(at)),
             (_, _) => BTreeSet::new(),
         };
         let before = match user {
-            Some(user) => self.pods.insert(uid, (user, place.clone())),
+            Some(user) => {
+                let running = Running { user, at: place.clone(), uses: new.clone() };
+                self.pods.insert(uid, running)
+            }
             None => self.pods.remove(&uid),
         };
         let mut changed = BTreeSet::new();
-        let old = before.and_then(|(user, at)| Some((user.uses, at?)));
+        let old = before.and_then(|running| Some((running.uses, running.at?)));
         if let (Some((uses, at)), Some(place)) = (&old, &place)
             && *uses == new
             && at == place
@@ -205,6 +215,46 @@ impl Store {
             }
         }
         changed
+    }
+
+    /// What a pod uses: what it names, and the Services that select it. In the source itself all that it names is
+    /// there.
+    fn uses(&self, user: &User, is_self: bool) -> BTreeSet<Object> {
+        let mut uses = if is_self { BTreeSet::new() } else { user.names.clone() };
+        let services = self.services.get(&user.namespace).into_iter().flatten();
+        uses.extend(
+            services.filter(|(_, service)| service.selects(&user.labels)).map(|(object, _)| object.clone()),
+        );
+        uses
+    }
+
+    /// Whether a target is the source itself.
+    pub(crate) fn is_self(&self, key: &TargetKey) -> bool {
+        self.targets.get(key).is_some_and(|target| {
+            target.settings.is_self
+                || target.status.cluster_uid.as_ref().is_some_and(|uid| *uid == self.own_uid)
+        })
+    }
+
+    /// A Service was seen, or is gone; returns what is to be looked at.
+    pub(crate) fn put_service(&mut self, object: &Object, service: Option<Service>) -> BTreeSet<Object> {
+        let service = service.filter(|service| !service.is_copy);
+        let of_namespace = self.services.entry(Arc::clone(&object.namespace)).or_default();
+        let selector = service.as_ref().map(|service| service.selector.clone());
+        let old = match service {
+            Some(service) => of_namespace.insert(object.clone(), service),
+            None => of_namespace.remove(object),
+        };
+        if old.map(|old| old.selector) == selector {
+            return BTreeSet::new();
+        }
+        let users: Vec<(String, User)> = self
+            .pods
+            .iter()
+            .filter(|(_, running)| running.user.namespace == object.namespace && running.at.is_some())
+            .map(|(uid, running)| (uid.clone(), running.user.clone()))
+            .collect();
+        users.into_iter().flat_map(|(uid, user)| self.put_user(uid, Some(user))).collect()
     }
 
     fn begin_use(&mut self, object: &Object, at: &TargetKey) -> bool {
@@ -235,7 +285,10 @@ impl Store {
 
     /// A watch or an answer showed an object of the source; returns whether it matters.
     pub(crate) fn put_source(&mut self, object: &Object, source: Source) -> bool {
-        if !source.is_held() && !source.is_legacy() && !self.is_tracked(object) {
+        let is_copy = source.service.as_ref().is_some_and(|service| service.is_copy);
+        let is_shared = source.service.as_ref().is_some_and(|service| service.declared_global);
+        let matters = source.is_held() || source.is_legacy() || is_shared || self.is_tracked(object);
+        if is_copy || !matters {
             return false;
         }
         let entry = self.entries.entry(object.clone()).or_default();
@@ -274,10 +327,19 @@ impl Store {
     pub(crate) fn replace_sources(&mut self, kind: Kind, all: Vec<(Object, Source)>) -> BTreeSet<Object> {
         let there: HashSet<Object> = all.iter().map(|(object, _)| object.clone()).collect();
         let known: Vec<Object> = self.entries.keys().filter(|object| object.kind == kind).cloned().collect();
+        if kind == Kind::Service {
+            let services = self.services.values().flat_map(BTreeMap::keys).cloned();
+            for gone in services.filter(|object| !there.contains(object)).collect::<Vec<_>>() {
+                self.put_service(&gone, None);
+            }
+        }
         for object in known.iter().filter(|object| !there.contains(*object)) {
             self.lose_source(object, None);
         }
         for (object, source) in all {
+            if source.service.is_some() {
+                self.put_service(&object, source.service.clone());
+            }
             self.put_source(&object, source);
         }
         self.entries.keys().filter(|object| object.kind == kind).cloned().collect()
@@ -306,6 +368,16 @@ impl Store {
         if let Some(known) = known.filter(|known| known.version == seen) {
             known.version = version;
         }
+    }
+
+    /// Whether delegates in a target carry the labels of their pods as they are.
+    pub(crate) fn keeps_labels(&self, key: &TargetKey) -> bool {
+        self.targets.get(key).is_some_and(|target| keeps_labels(&target.settings))
+    }
+
+    /// Whether pods elsewhere use the object, or did a moment ago.
+    pub(crate) fn has_users(&self, object: &Object) -> bool {
+        self.entries.get(object).is_some_and(|entry| !entry.uses.is_empty())
     }
 
     pub(crate) fn set_told(&mut self, object: &Object) {

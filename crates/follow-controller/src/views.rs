@@ -2,10 +2,12 @@
 
 use crate::kinds::{Kind, Marker};
 use crate::kinds::{Object, Raw};
+use crate::services::Service;
 use crate::shape::{Content, owned};
 use api::references::{References, of_pod};
 use api::{Pod, keys, raw};
 use kube::core::ObjectMeta;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -20,7 +22,10 @@ pub(crate) struct User {
     pub(crate) cluster: Option<String>,
     /// A delegate exists there, or is about to.
     pub(crate) is_live: bool,
-    pub(crate) uses: BTreeSet<Object>,
+    /// What it names.
+    pub(crate) names: BTreeSet<Object>,
+    /// By which Services select it.
+    pub(crate) labels: BTreeMap<String, String>,
 }
 
 impl User {
@@ -32,12 +37,13 @@ impl User {
         let namespace: Arc<str> = Arc::from(pod.namespace());
         let is_elected = !pod.node().is_empty() || pod.annotation(keys::GRANT).is_some();
         let is_live = is_elected && !raw::is_terminal(pod.phase());
-        let uses = if is_live { objects(&namespace, &of_pod(&pod.spec)) } else { BTreeSet::new() };
+        let names = if is_live { objects(&namespace, &of_pod(&pod.spec)) } else { BTreeSet::new() };
         Some(Self {
+            labels: pod.metadata.labels.clone().filter(|_| is_live).unwrap_or_default(),
             node: pod.node().to_owned(),
             cluster: pod.annotation(keys::ELECTED_TARGET).map(str::to_owned),
             is_live,
-            uses,
+            names,
             namespace,
         })
     }
@@ -61,6 +67,8 @@ pub(crate) struct Source {
     pub(crate) finalizers: Vec<String>,
     pub(crate) annotation: Option<String>,
     pub(crate) deleting: bool,
+    /// Of a Service.
+    pub(crate) service: Option<Service>,
 }
 
 impl Source {
@@ -77,7 +85,19 @@ impl Source {
                 .and_then(|annotations| annotations.get(keys::FOLLOW))
                 .cloned(),
             deleting: metadata.deletion_timestamp.is_some(),
+            service: None,
         }
+    }
+
+    /// With what matters of a kind's own fields.
+    pub(crate) fn whole(
+        kind: Kind,
+        metadata: &ObjectMeta,
+        whole: &Map<String, Value>,
+        setting: (&str, bool),
+    ) -> Self {
+        let spec = whole.get("spec").filter(|_| kind == Kind::Service);
+        Self { service: spec.map(|spec| Service::new(metadata, spec, setting)), ..Self::new(metadata) }
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -113,11 +133,7 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    pub(crate) fn new(
-        metadata: &ObjectMeta,
-        body: &serde_json::Map<String, serde_json::Value>,
-        manager: &str,
-    ) -> Self {
+    pub(crate) fn new(kind: Kind, metadata: &ObjectMeta, whole: &Map<String, Value>, manager: &str) -> Self {
         Self {
             uid: metadata.uid.clone().unwrap_or_default(),
             version: metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0),
@@ -125,12 +141,12 @@ impl Copied {
             labels: metadata.labels.clone().unwrap_or_default(),
             annotations: metadata.annotations.clone().unwrap_or_default(),
             owned: owned(metadata, manager),
-            content: Content::bare(body),
+            content: Content::of_copy(kind, metadata, whole),
         }
     }
 
     pub(crate) fn of<M: Marker>(raw: &Raw<M>, manager: &str) -> (Object, Self) {
-        (Object::of(M::KIND, &raw.metadata), Self::new(&raw.metadata, &raw.body, manager))
+        (Object::of(M::KIND, &raw.metadata), Self::new(M::KIND, &raw.metadata, &raw.body, manager))
     }
 }
 

@@ -5,9 +5,9 @@ use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants, identity,
-    ordinary, outages, owners, placement, refusals, restarts, silence, sources, targets, the_ground,
-    the_recorder, twins,
+    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants,
+    identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, targets,
+    the_ground, the_recorder, twins,
 };
 
 /// What a test does.
@@ -133,6 +133,10 @@ fn life() -> Vec<Case> {
         case!(follow::w07_an_object_of_the_target_itself_is_used_and_never_touched),
         case!(follow::an_original_can_refuse_to_follow),
         case!(follow::a_copy_is_mended_and_an_orphan_collected),
+        case!(services::w36_a_service_follows_only_where_its_pods_run),
+        case!(services::case_079_a_manifest_that_is_applied_again_costs_one_write_each),
+        case!(services::case_110_a_headless_service_leads_to_the_peers),
+        case!(services::w36_a_service_that_its_user_shares_is_in_every_target),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
         case!(ordinary::pods_of_a_cluster_that_is_no_target_are_placed_as_kube_scheduler_would, needs_local),

@@ -30,6 +30,7 @@ mod recorder;
 mod refusals;
 mod restarts;
 mod scene;
+mod services;
 mod silence;
 mod sources;
 mod targets;

@@ -29,7 +29,7 @@ fn copied(name: &str, copy: Likeness) -> Place {
 }
 
 fn facts() -> Facts {
-    Facts { content_known: true, ..Facts::default() }
+    Facts { content_known: true, marked: true, ..Facts::default() }
 }
 
 fn seen(facts: Facts, places: Vec<Place>) -> Observed {
@@ -198,6 +198,23 @@ fn case_041_finalizers_of_older_releases_go_after_a_look_for_their_copies() {
     check(&seen(adopted, vec![copied("a", Likeness::Same)]), &[Action::Hold]);
 }
 
+#[test]
+fn case_079_an_original_that_was_written_over_is_marked_again() {
+    let held = Facts { held: true, ..facts() };
+    let over = Facts { marked: false, ..held.clone() };
+    check(&seen(over, vec![copied("a", Likeness::Same)]), &[Action::Hold]);
+    check(&seen(held, vec![copied("a", Likeness::Same)]), &[]);
+}
+
+#[test]
+fn w36_a_service_of_pods_that_run_in_the_source_itself_is_marked_without_copies() {
+    let here = Facts { used_here: true, ..facts() };
+    check(&seen(here.clone(), vec![place("a")]), &[Action::Hold]);
+    let held = Facts { held: true, ..here };
+    check(&seen(held.clone(), vec![place("a")]), &[]);
+    check(&seen(Facts { used_here: false, ..held }, vec![place("a")]), &[Action::Release]);
+}
+
 /// Every round of work makes the world a little more what it is to be; here the API servers do what they are
 /// asked.
 #[test]
@@ -217,6 +234,7 @@ fn every_world_settles_within_a_few_rounds() {
                 legacy: bit(1),
                 deleting: bit(2).then_some(Duration::ZERO),
                 content_known: bit(3) && copy != Some(Likeness::Unknown),
+                marked: bit(0),
                 ..Facts::default()
             };
             let mut world =
@@ -251,7 +269,7 @@ fn obey(world: &mut Observed, action: &Action) {
                 place.copy.map(|copy| if copy == Likeness::Unknown { Likeness::Differs } else { copy });
         }
         Action::Tell(_) => facts.told = true,
-        Action::Hold => (facts.held, facts.legacy) = (true, false),
+        Action::Hold => (facts.held, facts.legacy, facts.marked) = (true, false, true),
         Action::Release => (facts.held, facts.legacy) = (false, false),
         Action::Create(_) | Action::Update(_) => place.copy = Some(Likeness::Same),
         Action::LookUp(_) => place.looked = true,

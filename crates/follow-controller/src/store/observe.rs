@@ -1,13 +1,15 @@
 //! From what is known to what is decided on.
 
 use super::{Entry, Evidence, State, Store};
-use crate::kinds::Object;
+use crate::kinds::{Kind, Object};
 use crate::plan::{Facts, Likeness, Observed, Original, Place};
 use crate::rules::{Rules, forbidden_type};
 use crate::shape::{Way, agrees, metadata};
 use crate::views::{Copied, Known, Source};
 use api::keys;
+use api::v1alpha1::LabelRewriting;
 use runtime::TargetKey;
+use runtime::targets::Settings;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -42,7 +44,7 @@ impl Store {
             let block = block.map(|block| (block.kind, block.until.saturating_duration_since(now)));
             Place {
                 in_step: self.links.get(&target).is_some_and(|link| link.is_in_step(object.kind)),
-                used: entry.uses.contains_key(&target),
+                used: entry.uses.contains_key(&target) || is_shared(entry),
                 linger: entry.idle.get(&target).map_or(linger, rest),
                 copy: copy.map(|copy| self.likeness(object, entry, (&target, copy), setting)),
                 obstacle: block,
@@ -55,7 +57,10 @@ impl Store {
         let original = match &entry.state {
             State::Unread => Original::Unread,
             State::Absent => Original::Absent(evidence.read),
-            State::Present(source) => Original::Present(facts(object, entry, source, (setting, now))),
+            State::Present(source) => {
+                let here = entry.uses.keys().any(|key| self.is_self(key));
+                Original::Present(facts(object, entry, (source, here), (setting, now)))
+            }
         };
         Some(Observed { original, pods_known: self.pods_in_step, places })
     }
@@ -75,7 +80,8 @@ impl Store {
     fn reach(&self, object: &Object, entry: &Entry) -> BTreeSet<TargetKey> {
         let serving = self.targets.keys().filter(|key| key.serves(&object.namespace));
         let having = self.copies.iter().filter(|(_, copies)| copies.contains_key(object));
-        serving.chain(having.map(|(key, _)| key)).chain(entry.uses.keys()).cloned().collect()
+        let all = serving.chain(having.map(|(key, _)| key)).chain(entry.uses.keys());
+        all.filter(|key| !self.is_self(key)).cloned().collect()
     }
 
     fn likeness(
@@ -100,10 +106,12 @@ impl Store {
         let content = &known.content;
         let (labels, annotations) =
             metadata(object, &source.uid, way, (&content.labels, &content.annotations));
-        if copy.content.kind != content.kind || copy.content.immutable && copy.content.hash != content.hash {
+        let keeps = self.targets.get(target).is_some_and(|target| keeps_labels(&target.settings));
+        let hash = if keeps { content.hash_kept } else { content.hash };
+        if copy.content.kind != content.kind || copy.content.immutable && copy.content.hash != hash {
             return Likeness::Frozen;
         }
-        let same = copy.content.hash == content.hash
+        let same = copy.content.hash == hash
             && agrees(&copy.labels, &copy.owned.0, &labels)
             && agrees(&copy.annotations, &copy.owned.1, &annotations);
         if same { Likeness::Same } else { Likeness::Differs }
@@ -117,7 +125,23 @@ fn current(entry: &Entry) -> Option<(&Source, &Known)> {
     Some((source, known))
 }
 
-fn facts(object: &Object, entry: &Entry, source: &Source, (setting, now): (Setting<'_>, Instant)) -> Facts {
+/// Whether delegates in a target carry the labels of their pods as they are.
+pub(crate) fn keeps_labels(settings: &Settings) -> bool {
+    settings.label_rewriting == LabelRewriting::Keep
+}
+
+/// Whether the user shares a Service with all clusters.
+fn is_shared(entry: &Entry) -> bool {
+    let State::Present(source) = &entry.state else { return false };
+    source.service.as_ref().is_some_and(|service| service.declared_global)
+}
+
+fn facts(
+    object: &Object,
+    entry: &Entry,
+    (source, here): (&Source, bool),
+    (setting, now): (Setting<'_>, Instant),
+) -> Facts {
     let of_type = entry.known.as_ref().and_then(|known| forbidden_type(&known.content.kind));
     Facts {
         deleting: source
@@ -128,6 +152,14 @@ fn facts(object: &Object, entry: &Entry, source: &Source, (setting, now): (Setti
         forbidden: setting.rules.forbids(object, source.annotation.as_deref()).or(of_type),
         told: entry.told,
         content_known: current(entry).is_some(),
+        marked: source.service.as_ref().is_none_or(|service| {
+            if entry.uses.is_empty() {
+                service.is_plain || !service.declared_global
+            } else {
+                service.is_marked
+            }
+        }),
+        used_here: here && object.kind == Kind::Service,
     }
 }
 

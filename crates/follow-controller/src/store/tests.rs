@@ -166,7 +166,16 @@ fn copied(change: fn(&mut Value)) -> Store {
     let whole = json!({"data": {"k": "v"}});
     let body = whole.as_object().unwrap();
     store.put_source(&map("m"), source(5));
-    store.set_known(&map("m"), Known { version: 5, content: Content::bare(body) });
+    store.set_known(
+        &map("m"),
+        Known {
+            version: 5,
+            content: Content {
+                hash_kept: 0,
+                ..Content::of_copy(Kind::ConfigMap, &ObjectMeta::default(), body)
+            },
+        },
+    );
     let service = tower::service_fn(|_request: http::Request<kube::client::Body>| async move {
         Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
     });
@@ -179,7 +188,11 @@ fn copied(change: fn(&mut Value)) -> Store {
         "annotations": annotations}, "data": {"k": "v"}});
     change(&mut copy);
     let meta: ObjectMeta = serde_json::from_value(copy["metadata"].clone()).unwrap();
-    store.put_copy(&key("a"), &map("m"), Copied::new(&meta, copy.as_object().unwrap(), "us"));
+    store.put_copy(
+        &key("a"),
+        &map("m"),
+        Copied::new(Kind::ConfigMap, &meta, copy.as_object().unwrap(), "us"),
+    );
     store
 }
 

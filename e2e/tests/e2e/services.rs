@@ -1,0 +1,208 @@
+//! Services lead to the delegates of the pods that they select.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::cluster::Cluster;
+use e2e::ground::Ground;
+use e2e::setup::targets;
+use e2e::wait::{throughout, until};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::budget::requests;
+use crate::guest::{becomes, fake_pod, gone, with};
+use crate::scene::{LONG, Scene, key, merge, pinned};
+
+fn services(cluster: &Cluster, namespace: &str) -> Api<DynamicObject> {
+    cluster.dynamic("v1", "Service", Some(namespace))
+}
+
+fn web(kind: &str) -> Value {
+    json!({"metadata": {"name": "web"}, "spec": {"type": kind, "selector": {"app": "web", "x.io/tier": "front"},
+        "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}})
+}
+
+fn pod(name: &str, target: &str) -> Result<Value> {
+    pinned(with(fake_pod(name), "/metadata/labels", json!({"app": "web", "x.io/tier": "front"}))?, target)
+}
+
+/// Waits until a cluster has the copy, and returns it.
+async fn copy(cluster: &Cluster, namespace: &str, name: &str) -> Result<DynamicObject> {
+    until(LONG, &format!("a copy of {name} in {}", cluster.name), async || {
+        let found = services(cluster, namespace).get_opt(name).await?;
+        Ok(found.filter(|one| one.annotations().contains_key(&key("is-delegate"))))
+    })
+    .await
+}
+
+/// Waits until the Service leads to so many addresses in a cluster.
+async fn leads_to(cluster: &Cluster, namespace: &str, name: &str, count: usize) -> Result<()> {
+    let slices: Api<EndpointSlice> = cluster.api(namespace);
+    let of = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
+    until(LONG, &format!("{name} leads to {count} pods in {}", cluster.name), async || {
+        let list = slices.list(&of).await?.items;
+        let found: usize = list.iter().map(|slice| slice.endpoints.as_ref().map_or(0, Vec::len)).sum();
+        ensure!(found == count, "{found} addresses");
+        Ok(Some(()))
+    })
+    .await
+}
+
+fn patches(cluster: &Cluster, namespace: &str) -> Result<usize> {
+    let seen = requests(cluster, "services", namespace)?;
+    Ok(seen.iter().filter(|event| ["patch", "update"].iter().any(|verb| event["verb"] == *verb)).count())
+}
+
+pub(crate) async fn w36_a_service_follows_only_where_its_pods_run(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "services").await?;
+    let (one, two) = (ground.cluster("target-1")?, ground.cluster("target-2")?);
+    scene.create("v1", "Service", web("LoadBalancer")).await?;
+    for name in ["a", "b"] {
+        scene.pod(pod(name, "target-1")?).await?;
+        becomes(scene.source, &scene.namespace, name, "Ready").await?;
+    }
+    let made = copy(one, &scene.namespace, "web").await?;
+    let selector = json!({key("app"): "web", key("tier"): "front"});
+    ensure!(made.data["spec"]["selector"] == selector, "{}", made.data["spec"]);
+    ensure!(made.data["spec"]["type"] == "ClusterIP", "{}", made.data["spec"]);
+    ensure!(made.data["spec"]["ports"][0].get("nodePort").is_none(), "{}", made.data["spec"]);
+    for cilium in ["io.cilium/global-service", "service.cilium.io/global", &key("global")] {
+        ensure!(made.annotations().get(cilium).is_some_and(|is| is == "true"), "{:?}", made.annotations());
+    }
+    leads_to(one, &scene.namespace, "web", 2).await?;
+    until(LONG, "the original is rerouted", async || {
+        let original = services(scene.source, &scene.namespace).get("web").await?;
+        let kept = original.annotations().get(&key("original-selector")).map(String::as_str);
+        ensure!(original.data["spec"]["selector"] == selector, "{}", original.data["spec"]);
+        ensure!(kept == Some("app=web,x.io/tier=front"), "{kept:?}");
+        Ok(original.finalizers().contains(&key("follow")).then_some(()))
+    })
+    .await?;
+    ensure!(services(two, &scene.namespace).get_opt("web").await?.is_none(), "a copy where no pod runs");
+    let marked = ground.is_local().then(|| patches(scene.source, &scene.namespace)).transpose()?;
+    ensure!(marked.is_none_or(|count| count == 1), "{marked:?} writes of the original");
+    let versions = async || {
+        let original = services(scene.source, &scene.namespace).get("web").await?.resource_version();
+        anyhow::Ok((original, services(one, &scene.namespace).get("web").await?.resource_version()))
+    };
+    let before = versions().await?;
+    throughout(Duration::from_secs(6), "w40: nothing is written", async || Ok(versions().await? == before))
+        .await?;
+    for name in ["a", "b"] {
+        scene.pods().delete(name, &DeleteParams::default()).await?;
+        gone(scene.source, &scene.namespace, name).await?;
+    }
+    until(LONG, "the reroute is undone", async || {
+        let original = services(scene.source, &scene.namespace).get("web").await?;
+        ensure!(
+            original.data["spec"]["selector"] == web("")["spec"]["selector"],
+            "{}",
+            original.data["spec"]
+        );
+        let clean = original.finalizers().iter().all(|finalizer| !finalizer.starts_with(&key("")))
+            && !original.annotations().contains_key("service.cilium.io/global");
+        Ok((clean && services(one, &scene.namespace).get_opt("web").await?.is_none()).then_some(()))
+    })
+    .await?;
+    scene.close().await
+}
+
+pub(crate) async fn case_079_a_manifest_that_is_applied_again_costs_one_write_each(
+    ground: &Ground,
+) -> Result<()> {
+    let scene = Scene::open(ground, "reapplied").await?;
+    let target = ground.cluster("target-2")?;
+    let mut manifest = web("ClusterIP");
+    manifest["apiVersion"] = json!("v1");
+    manifest["kind"] = json!("Service");
+    let apply = PatchParams::apply("gitops").force();
+    let originals = services(scene.source, &scene.namespace);
+    originals.patch("web", &apply, &Patch::Apply(&manifest)).await?;
+    scene.pod(pod("a", "target-2")?).await?;
+    becomes(scene.source, &scene.namespace, "a", "Ready").await?;
+    leads_to(target, &scene.namespace, "web", 1).await?;
+    let rerouted = async || {
+        until(LONG, "the original is rerouted", async || {
+            let selector = originals.get("web").await?.data["spec"]["selector"].clone();
+            ensure!(selector == json!({key("app"): "web", key("tier"): "front"}), "{selector}");
+            Ok(Some(()))
+        })
+        .await
+    };
+    rerouted().await?;
+    let made = copy(target, &scene.namespace, "web").await?.resource_version();
+    for _ in 0..5 {
+        originals.patch("web", &apply, &Patch::Apply(&manifest)).await?;
+        rerouted().await?;
+    }
+    let now = copy(target, &scene.namespace, "web").await?.resource_version();
+    ensure!(made == now, "the copy was written");
+    if ground.is_local() {
+        let by_us = patches(scene.source, &scene.namespace)?;
+        ensure!(by_us <= 6, "{by_us} writes of the original");
+    }
+    originals.delete("web", &DeleteParams::default()).await?;
+    until(LONG, "original and copy are gone", async || {
+        let original = originals.get_opt("web").await?;
+        let copy = services(target, &scene.namespace).get_opt("web").await?;
+        Ok((original.is_none() && copy.is_none()).then_some(()))
+    })
+    .await?;
+    scene.close().await
+}
+
+pub(crate) async fn case_110_a_headless_service_leads_to_the_peers(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "headless").await?;
+    let target = ground.cluster("target-1")?;
+    let mut headless = web("ClusterIP");
+    headless["spec"]["clusterIP"] = json!("None");
+    headless["spec"]["publishNotReadyAddresses"] = json!(true);
+    scene.create("v1", "Service", headless).await?;
+    for name in ["peer-0", "peer-1"] {
+        let peer = with(pod(name, "target-1")?, "/spec/subdomain", json!("web"))?;
+        scene.pod(with(peer, "/spec/hostname", json!(name))?).await?;
+    }
+    scene.ready(2).await?;
+    let made = copy(target, &scene.namespace, "web").await?;
+    ensure!(made.data["spec"]["clusterIP"] == "None", "{}", made.data["spec"]);
+    leads_to(target, &scene.namespace, "web", 2).await?;
+    let slices: Api<EndpointSlice> = target.api(&scene.namespace);
+    let of = ListParams::default().labels("kubernetes.io/service-name=web");
+    let mut names: Vec<String> = slices
+        .list(&of)
+        .await?
+        .items
+        .into_iter()
+        .flat_map(|slice| slice.endpoints.unwrap_or_default())
+        .filter_map(|endpoint| endpoint.hostname)
+        .collect();
+    names.sort();
+    ensure!(names == ["peer-0", "peer-1"], "peers are called {names:?}");
+    scene.close().await
+}
+
+pub(crate) async fn w36_a_service_that_its_user_shares_is_in_every_target(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "shared").await?;
+    let mut shared = web("ClusterIP");
+    shared["metadata"]["annotations"] = json!({"service.cilium.io/global": "true"});
+    scene.create("v1", "Service", shared).await?;
+    for target in targets(ground) {
+        let made = copy(target, &scene.namespace, "web").await?;
+        ensure!(made.data["spec"]["selector"]["app"] == "web", "{}", made.data["spec"]);
+    }
+    let original = services(scene.source, &scene.namespace).get("web").await?;
+    ensure!(original.data["spec"]["selector"]["app"] == "web", "{}", original.data["spec"]);
+    let change = json!({"metadata": {"annotations": {"service.cilium.io/global": null}}});
+    merge(scene.source, Some(&scene.namespace), ("v1", "Service"), "web", change).await?;
+    for target in targets(ground) {
+        until(LONG, "the copy is gone", async || {
+            Ok(services(target, &scene.namespace).get_opt("web").await?.is_none().then_some(()))
+        })
+        .await
+        .context(target.name.clone())?;
+    }
+    scene.close().await
+}
