@@ -39,23 +39,7 @@ impl Registrar {
             let api = cluster.dynamic("v1", kind, Some(namespace));
             // Nothing of the test is there yet; what is, is of no interest.
             let _settled = api.list(&ListParams::default()).await?;
-            let births = Arc::clone(&births);
-            tasks.push(tokio::spawn(async move {
-                let mut events = std::pin::pin!(
-                    watcher(api, watcher::Config::default())
-                        .default_backoff()
-                        .filter_map(|event| std::future::ready(event.ok()))
-                );
-                while let Some(event) = events.next().await {
-                    let (watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = event else {
-                        continue;
-                    };
-                    let version =
-                        object.resource_version().and_then(|text| text.parse().ok()).unwrap_or_default();
-                    let mut births = births.lock().unwrap_or_else(PoisonError::into_inner);
-                    births.entry((kind.to_owned(), object.name_any())).or_insert(version);
-                }
-            }));
+            tasks.push(tokio::spawn(register(api, kind, Arc::clone(&births))));
         }
         Ok(Self { births, tasks })
     }
@@ -64,6 +48,18 @@ impl Registrar {
         let births = self.births.lock().unwrap_or_else(PoisonError::into_inner);
         let all = births.iter().filter(|((of, _), _)| of == kind);
         all.map(|((_, name), version)| (name.clone(), *version)).collect()
+    }
+}
+
+async fn register(api: Api<DynamicObject>, kind: &'static str, births: Births) {
+    let events = watcher(api, watcher::Config::default()).default_backoff();
+    let mut events = std::pin::pin!(events.filter_map(|event| std::future::ready(event.ok())));
+    while let Some(event) = events.next().await {
+        if let watcher::Event::Apply(object) | watcher::Event::InitApply(object) = event {
+            let version = object.resource_version().and_then(|text| text.parse().ok()).unwrap_or_default();
+            let mut births = births.lock().unwrap_or_else(PoisonError::into_inner);
+            births.entry((kind.to_owned(), object.name_any())).or_insert(version);
+        }
     }
 }
 
@@ -168,20 +164,9 @@ pub(crate) async fn w35_what_pods_name_is_there_before_their_delegates(ground: &
         scene.pod(pinned(reader(name)?.0, target)?).await?;
     }
     scene.ready(3).await?;
-    let named = maps.len() + secrets.len();
     for (target, registrar) in &registrars {
-        copies_are(target, &scene.namespace, named).await?;
-        let pods = registrar.of("Pod");
-        ensure!(!pods.is_empty(), "no delegate was seen in {}", target.name);
-        let first = pods.values().min().copied().unwrap_or_default();
-        for (kind, names) in [("ConfigMap", &maps), ("Secret", &secrets)] {
-            let births = registrar.of(kind);
-            for name in names {
-                let born =
-                    births.get(*name).with_context(|| format!("no {kind} {name} in {}", target.name))?;
-                ensure!(*born < first, "{kind} {name} came after a delegate in {}", target.name);
-            }
-        }
+        copies_are(target, &scene.namespace, maps.len() + secrets.len()).await?;
+        came_first(target, registrar, &[("ConfigMap", &maps), ("Secret", &secrets)])?;
     }
     for (kind, resource) in KINDS {
         let count = if kind == "ConfigMap" { maps.len() } else { secrets.len() };
@@ -217,6 +202,20 @@ pub(crate) async fn w35_what_pods_name_is_there_before_their_delegates(ground: &
     })
     .await?;
     scene.close().await
+}
+
+/// Fails when an object came later than the first delegate.
+fn came_first(target: &Cluster, registrar: &Registrar, named: &[(&str, &Vec<&str>)]) -> Result<()> {
+    let first = registrar.of("Pod").into_values().min();
+    let first = first.with_context(|| format!("no delegate was seen in {}", target.name))?;
+    for (kind, names) in named {
+        let births = registrar.of(kind);
+        for name in *names {
+            let born = births.get(*name).with_context(|| format!("no {kind} {name} in {}", target.name))?;
+            ensure!(*born < first, "{kind} {name} came after a delegate in {}", target.name);
+        }
+    }
+    Ok(())
 }
 
 /// In a settled world nothing is written.
