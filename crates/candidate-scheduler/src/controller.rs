@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{
     Service, ServiceAccount,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::DeviceClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource, ResourceExt};
@@ -180,6 +181,9 @@ impl Watches<'_> {
         self.objects::<ReplicationController>(&mut tasks, Config::default());
         self.objects::<ReplicaSet>(&mut tasks, Config::default());
         self.objects::<StatefulSet>(&mut tasks, Config::default());
+        if settings.devices {
+            self.objects::<DeviceClass>(&mut tasks, Config::default());
+        }
         if settings.storage {
             self.storage(&mut tasks);
         }
@@ -362,6 +366,24 @@ impl Reduce for PodDisruptionBudget {
 
     fn wrap(change: Change<BudgetSeen, Name>) -> Seen {
         Seen::Budget(change)
+    }
+}
+
+impl Reduce for DeviceClass {
+    type Left = scheduling::DeviceClass;
+    type Key = Arc<str>;
+
+    fn reduce(&self) -> scheduling::DeviceClass {
+        let resource = self.spec.as_ref().and_then(|spec| spec.extended_resource_name.as_deref());
+        scheduling::DeviceClass { name: self.key(), resource: resource.map(Arc::from) }
+    }
+
+    fn key(&self) -> Arc<str> {
+        Arc::from(self.name_any())
+    }
+
+    fn wrap(change: Change<scheduling::DeviceClass, Arc<str>>) -> Seen {
+        Seen::Devices(change)
     }
 }
 

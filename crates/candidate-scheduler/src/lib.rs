@@ -1,7 +1,7 @@
 //! The candidate scheduler of a target cluster; or alone, a scheduler of one ordinary cluster.
 //!
 //! **Watches** nodes, unfinished pods, namespaces, PodDisruptionBudgets, and whom Services, ReplicationControllers,
-//! ReplicaSets and StatefulSets select; if it has profiles besides that of delegates PersistentVolumeClaims,
+//! ReplicaSets and StatefulSets select, DeviceClasses where there are any; if it has profiles besides that of delegates PersistentVolumeClaims,
 //! PersistentVolumes, StorageClasses, and what CSI drivers say of nodes and storage; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
 //! quotas, limit ranges and admission webhooks only that they changed.
 //!
@@ -21,8 +21,8 @@
 //!   forgets which nodes those were, but keeps none of them reserved.
 //! - A refusal is written only on the state that it is about, and never once a node is reserved.
 //! - After a restart everything that was promised is counted again before anything is decided.
-//! - A pod that needs what this release does not know (resource claims, for example, or any storage of a delegate) is
-//!   refused in words, never placed.
+//! - A pod that needs what this release does not know (resource claims, extended resources that only a DeviceClass
+//!   stands for, or any storage of a delegate) is refused in words, never placed.
 //! - A pod is bound only when its storage is. What was written for it stays when it is scheduled again, so that a crash
 //!   between any two writes costs a try and no storage.
 //! - Real pods make pods of lower priority go as upstream's do, with its budgets, choices and words. A PodChaperon never
@@ -73,6 +73,7 @@ const fn right(
 
 const OURS: &str = "multicluster.admiralty.io";
 const STORAGE: &str = "storage.k8s.io";
+const DEVICES: &str = "resource.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// What the ServiceAccount may do in the whole cluster. Leases come from the shared rules of leader election.
@@ -113,6 +114,12 @@ pub const RIGHTS: &[Right] = &[
     right(STORAGE, "csidrivers", &["list", "watch"], "which drivers tell how much storage is left"),
     right(STORAGE, "csistoragecapacities", &["list", "watch"], "how much storage is left, and for whom"),
     right(STORAGE, "volumeattachments", &["list", "watch"], "what is attached to a node"),
+    right(
+        DEVICES,
+        "deviceclasses",
+        &["list", "watch"],
+        "which extended resources nodes do not count themselves",
+    ),
     right("policy", "poddisruptionbudgets", &["list", "watch"], "whom to spare when room is made"),
     right(
         "events.k8s.io",
@@ -154,6 +161,7 @@ pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
     }
     let mode = mode::Mode { args: &args, alone: !config.profiles.is_empty() };
     let Some(chaperons) = mode.is_target(&runtime).await else { return Ok(()) };
+    let Some(devices) = mode::has_devices(&runtime).await else { return Ok(()) };
     let storage = config.profiles.iter().any(|profile| profile.scheduler_name != keys::CANDIDATE_SCHEDULER);
     let settings = Settings {
         reserved_seconds: args.reserved_seconds,
@@ -161,11 +169,17 @@ pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
         chaperons,
         storage,
         owners: true,
+        devices,
         ..Settings::default()
     };
     let metrics = metrics::Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;
-    let standby =
-        standby::Standby { client: &runtime.client, readiness: &runtime.readiness, chaperons, storage };
+    let standby = standby::Standby {
+        client: &runtime.client,
+        readiness: &runtime.readiness,
+        chaperons,
+        storage,
+        devices,
+    };
     standby.begin();
     let work = |stop| lead(runtime.clone(), settings.clone(), metrics.clone(), stop);
     tokio::select! {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::PodChaperon;
+use k8s_openapi::api::resource::v1::DeviceClass;
 use kube::Resource;
 use runtime::{Chain, Runtime};
 use tracing::{info, warn};
@@ -27,27 +28,41 @@ impl Mode<'_> {
             Chaperons::Auto if !self.alone => return Some(true),
             Chaperons::Auto => {}
         }
-        loop {
-            let known = tokio::select! {
-                () = runtime.shutdown.cancelled() => return None,
-                known = knows_our_kinds(&runtime.client) => known,
-            };
-            match known {
-                Ok(true) => return Some(true),
-                Ok(false) => {
-                    info!("PodChaperons are not known here; only pods of the profiles are placed");
-                    return Some(false);
-                }
-                Err(error) => warn!(error = %Chain(&error), "cannot ask whether PodChaperons are known"),
-            }
-            tokio::time::sleep(PAUSE).await;
+        let known = asked::<PodChaperon>(runtime).await?;
+        if !known {
+            info!("PodChaperons are not known here; only pods of the profiles are placed");
         }
+        Some(known)
     }
 }
 
-async fn knows_our_kinds(client: &kube::Client) -> Result<bool, kube::Error> {
-    match client.list_api_group_resources(&PodChaperon::api_version(&())).await {
-        Ok(list) => Ok(list.resources.iter().any(|resource| resource.kind == "PodChaperon")),
+/// Whether the cluster has DeviceClasses, which older ones do not. None if the process was asked to stop before it had
+/// answered.
+pub(crate) async fn has_devices(runtime: &Runtime) -> Option<bool> {
+    asked::<DeviceClass>(runtime).await
+}
+
+/// Whether the cluster knows a kind. None if the process was asked to stop before it had answered.
+async fn asked<K: Resource<DynamicType = ()>>(runtime: &Runtime) -> Option<bool> {
+    loop {
+        let known = tokio::select! {
+            () = runtime.shutdown.cancelled() => return None,
+            known = knows::<K>(&runtime.client) => known,
+        };
+        match known {
+            Ok(known) => return Some(known),
+            Err(error) => {
+                let kind = K::kind(&());
+                warn!(kind = %kind, error = %Chain(&error), "cannot ask whether a kind is known");
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn knows<K: Resource<DynamicType = ()>>(client: &kube::Client) -> Result<bool, kube::Error> {
+    match client.list_api_group_resources(&K::api_version(&())).await {
+        Ok(list) => Ok(list.resources.iter().any(|resource| resource.kind == K::kind(&()))),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
     }

@@ -9,7 +9,7 @@ use api::{ClusterSummary, keys, raw};
 use scheduling::volumes::{
     Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass, VolumeAttachment,
 };
-use scheduling::{Budget, Labels, NodeInfo, Owner, OwnerKind, PodInfo};
+use scheduling::{Budget, DeviceClass, Labels, NodeInfo, Owner, OwnerKind, PodInfo};
 use serde_json::{Value, json};
 
 /// Namespace and name of an object.
@@ -312,6 +312,8 @@ pub enum Seen {
     Storage(StorageSeen),
     /// Services or controllers of pods.
     Owners(OwnerKind, Change<Owner, Name>),
+    /// Which extended resources come from devices.
+    Devices(Change<DeviceClass, Arc<str>>),
     Summary(Option<Box<ClusterSummary>>),
     /// What admission answers may be different now, in one namespace or everywhere.
     Admission(Option<Arc<str>>),

@@ -6,6 +6,7 @@
 mod binding;
 mod calls;
 mod chaperons;
+mod devices;
 mod kubelets;
 mod owners;
 mod pods;
@@ -70,6 +71,8 @@ pub struct Settings {
     pub storage: bool,
     /// Services and controllers of pods are watched, and nothing is decided before they were seen.
     pub owners: bool,
+    /// DeviceClasses are watched, and nothing is decided before they were seen.
+    pub devices: bool,
 }
 
 impl Default for Settings {
@@ -82,6 +85,7 @@ impl Default for Settings {
             chaperons: true,
             storage: false,
             owners: false,
+            devices: false,
         }
     }
 }
@@ -103,6 +107,7 @@ struct Synced {
     budgets: bool,
     storage: storage::Listed,
     owners: BTreeSet<OwnerKind>,
+    devices: bool,
 }
 
 impl Synced {
@@ -110,7 +115,8 @@ impl Synced {
         let chaperons = self.chaperons || !settings.chaperons;
         let owners = !settings.owners || OwnerKind::ALL.iter().all(|kind| self.owners.contains(kind));
         let storage = !settings.storage || self.storage.len() == StorageSeen::KINDS;
-        self.nodes && self.pods && chaperons && owners && storage && self.budgets
+        let devices = self.devices || !settings.devices;
+        self.nodes && self.pods && chaperons && owners && storage && devices && self.budgets
     }
 }
 
@@ -211,6 +217,7 @@ impl Model {
             Seen::Budget(change) => self.see_budgets(change),
             Seen::Storage(seen) => self.see_storage(seen, now),
             Seen::Owners(kind, change) => self.see_owners(kind, change),
+            Seen::Devices(change) => self.see_devices(change, now),
             Seen::Summary(summary) => self.publication.seen(summary),
             Seen::Admission(namespace) => self.forget_admission(namespace.as_deref()),
         }

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{
     Service, ServiceAccount,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::DeviceClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::{Client, Resource};
 use runtime::admin::Readiness;
@@ -36,6 +37,8 @@ pub(crate) struct Standby<'a> {
     pub(crate) chaperons: bool,
     /// Claims and volumes are watched.
     pub(crate) storage: bool,
+    /// The cluster has DeviceClasses.
+    pub(crate) devices: bool,
 }
 
 impl Standby<'_> {
@@ -71,7 +74,8 @@ impl Standby<'_> {
         ];
         let target = target.into_iter().filter(|_| self.chaperons);
         let storage = storage.into_iter().filter(|_| self.storage);
-        for kind in everywhere.into_iter().chain(target).chain(storage) {
+        let devices = self.devices.then(name::<DeviceClass>);
+        for kind in everywhere.into_iter().chain(target).chain(storage).chain(devices) {
             self.readiness.set(kind, false);
         }
     }
@@ -91,6 +95,7 @@ impl Standby<'_> {
         self.check_kind::<ReplicationController>().await;
         self.check_kind::<ReplicaSet>().await;
         self.check_kind::<StatefulSet>().await;
+        self.check_kind::<DeviceClass>().await;
         self.check_kind::<PersistentVolumeClaim>().await;
         self.check_kind::<PersistentVolume>().await;
         self.check_kind::<StorageClass>().await;
@@ -139,19 +144,19 @@ mod tests {
 
     #[track_caller]
     fn missing(words: &'static [&'static str]) -> Vec<&'static str> {
-        missing_where((true, true), words)
+        missing_where([true; 3], words)
     }
 
     #[track_caller]
     fn missing_where(
-        (chaperons, storage): (bool, bool),
+        [chaperons, storage, devices]: [bool; 3],
         words: &'static [&'static str],
     ) -> Vec<&'static str> {
         let readiness = Readiness::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let client = refusing(words);
-            let standby = Standby { client: &client, readiness: &readiness, chaperons, storage };
+            let standby = Standby { client: &client, readiness: &readiness, chaperons, storage, devices };
             standby.begin();
             standby.check().await;
         });
@@ -163,12 +168,12 @@ mod tests {
         assert!(missing(&["nothing"]).is_empty());
         assert_eq!(missing(&["podchaperons"]), ["podchaperons"]);
         assert_eq!(missing(&["/nodes", "watch="]), ["nodes"], "a right to list alone is too little");
-        assert_eq!(missing(&["/"]).len(), 22, "every watch has a condition of its own");
+        assert_eq!(missing(&["/"]).len(), 23, "every watch has a condition of its own");
     }
 
     #[test]
     fn a_cluster_that_is_no_target_needs_none_of_our_kinds() {
-        let missing = missing_where((false, false), &["/"]);
+        let missing = missing_where([false; 3], &["/"]);
         assert_eq!(missing.len(), 8);
         assert!(!missing.contains(&"podchaperons") && !missing.contains(&"clustersummaries"), "{missing:?}");
     }

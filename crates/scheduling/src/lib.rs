@@ -12,6 +12,7 @@
 
 mod budget;
 pub mod config;
+mod devices;
 mod field;
 mod framework;
 mod node;
@@ -26,6 +27,7 @@ mod snapshot;
 pub mod volumes;
 
 pub use budget::{Budget, Budgets};
+pub use devices::{DeviceClass, DeviceClasses};
 pub use field::FieldError;
 pub use framework::{
     Cache, Candidate, Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, Judge, MAX_SCORE,

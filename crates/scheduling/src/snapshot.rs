@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::budget::Budgets;
+use crate::devices::{DeviceClass, DeviceClasses};
 use crate::node::NodeInfo;
 use crate::nominator::Nominator;
 use crate::pod::{PodInfo, PodSpec};
@@ -66,6 +67,7 @@ pub struct Snapshot {
     nominator: Nominator,
     budgets: Budgets,
     volumes: Volumes,
+    devices: DeviceClasses,
 }
 
 /// More topologies than this are not kept; what needs one of the others counts it anew.
@@ -289,6 +291,31 @@ impl Snapshot {
 
     pub fn volumes_mut(&mut self) -> &mut Volumes {
         &mut self.volumes
+    }
+
+    /// Which extended resources come from devices.
+    pub fn devices(&self) -> &DeviceClasses {
+        &self.devices
+    }
+
+    /// Adds or replaces a DeviceClass. Returns what was known of it before.
+    pub fn set_device_class(&mut self, class: DeviceClass) -> Option<DeviceClass> {
+        let old = self.devices.set(class);
+        self.every_node_changed();
+        old
+    }
+
+    pub fn remove_device_class(&mut self, name: &str) -> Option<DeviceClass> {
+        let old = self.devices.remove(name)?;
+        self.every_node_changed();
+        Some(old)
+    }
+
+    /// What is known of single nodes holds no more.
+    fn every_node_changed(&mut self) {
+        for slot in 0..self.slots.len() {
+            self.log.note(slot);
+        }
     }
 
     /// The slot of a node, made on first mention.

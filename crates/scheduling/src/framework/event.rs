@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use crate::devices::DeviceClass;
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, PodSpec};
 use crate::resources::ResourceList;
@@ -36,6 +37,11 @@ pub enum Event {
     Namespace,
     /// Claims, volumes, or what CSI drivers say.
     Storage(StorageEvent),
+    /// A DeviceClass appeared (then there is no old one), changed, or vanished (then there is no new one).
+    Devices {
+        old: Option<DeviceClass>,
+        new: Option<DeviceClass>,
+    },
 }
 
 impl Event {
@@ -51,6 +57,9 @@ impl Event {
             Self::Itself { change, .. } => change.label(true),
             Self::Namespace => "NamespaceUpdate",
             Self::Storage(event) => event.label(),
+            Self::Devices { old: None, .. } => "DeviceClassAdd",
+            Self::Devices { new: None, .. } => "DeviceClassDelete",
+            Self::Devices { .. } => "DeviceClassUpdate",
         }
     }
 }

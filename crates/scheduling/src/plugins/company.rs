@@ -372,7 +372,7 @@ impl Plugin for InterPodAffinity {
             }
             // Whom a selector of namespaces means may be another now.
             Event::Namespace => true,
-            Event::Node { .. } | Event::NodeGone(_) | Event::Storage(_) => false,
+            Event::Node { .. } | Event::NodeGone(_) | Event::Storage(_) | Event::Devices { .. } => false,
         }
     }
 }

@@ -218,7 +218,10 @@ impl Plugin for NodeResourcesFit {
             | Event::NodeGone(_)
             | Event::PodPlaced(_)
             | Event::Namespace
-            | Event::Storage(_) => false,
+            | Event::Storage(_)
+            | Event::Devices { new: None, .. } => false,
+            // The class may stand for what the node lacks.
+            Event::Devices { old, new: Some(new) } => old.as_ref() != Some(new) && new.concerns(cycle.pod),
         }
     }
 }

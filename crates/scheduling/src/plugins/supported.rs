@@ -1,9 +1,37 @@
 use std::borrow::Cow;
 
-use crate::framework::{Code, Cycle, Event, Plugin, PreFilter, Rejection, Scope};
+use crate::framework::{Code, Cycle, Event, NodeFilter, Plugin, PreFilter, Rejection, Scope};
+use crate::resources::Kind;
+use crate::snapshot::Node;
 
 /// Refuses pods that need what this release does not know, rather than placing them wrongly.
+///
+/// That is a resource claim, wherever the pod would run; and, on nodes that count none of it themselves, an extended
+/// resource that a DeviceClass stands for. A node whose device plugin counts it gives it without any claim.
 pub struct Supported;
+
+/// Extended resources of a pod that a DeviceClass stands for, and its name.
+struct Devices<'a> {
+    asks: Vec<(Kind<'a>, &'a str)>,
+}
+
+impl NodeFilter for Devices<'_> {
+    fn filter(&self, node: &Node) -> Result<(), Rejection> {
+        let missing = self.asks.iter().find(|(kind, _)| node.info.room.of(*kind) == 0);
+        let Some((kind, class)) = missing else { return Ok(()) };
+        Err(Rejection::unresolvable(format!(
+            "node(s) have {} only through dynamic resources (DeviceClass {class:?}), which are not supported yet",
+            kind.name()
+        )))
+    }
+}
+
+/// What the pod asks for that may come from devices.
+fn devices<'a>(cycle: Cycle<'a>) -> Vec<(Kind<'a>, &'a str)> {
+    let classes = cycle.snapshot.devices();
+    let asks = cycle.pod.spec.requests().asks().filter(|(kind, _)| matches!(kind, Kind::Scalar(_)));
+    asks.filter_map(|(kind, _)| Some((kind, &*classes.backing(kind.name())?.name))).collect()
+}
 
 impl Plugin for Supported {
     fn name(&self) -> &'static str {
@@ -15,15 +43,27 @@ impl Plugin for Supported {
     }
 
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>) -> PreFilter<'a> {
-        if cycle.pod.spec.unsupported.is_empty() {
-            return PreFilter::Skip;
+        let unsupported = &cycle.pod.spec.unsupported;
+        if !unsupported.is_empty() {
+            let reasons = unsupported.iter().cloned().map(Cow::Owned).collect();
+            return PreFilter::Reject(Rejection { code: Code::UnschedulableAndUnresolvable, reasons });
         }
-        let reasons = cycle.pod.spec.unsupported.iter().cloned().map(Cow::Owned).collect();
-        PreFilter::Reject(Rejection { code: Code::UnschedulableAndUnresolvable, reasons })
+        match devices(cycle) {
+            asks if asks.is_empty() => PreFilter::Skip,
+            asks => PreFilter::Filter(Box::new(Devices { asks })),
+        }
     }
 
-    /// Nothing in the cluster makes it supported.
-    fn hint(&self, event: &Event, _cycle: Cycle<'_>) -> bool {
-        matches!(event, Event::Itself { old, pod, .. } if old.spec.unsupported != pod.spec.unsupported)
+    /// Nothing in the cluster makes a claim supported. Devices may become a node's own.
+    fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {
+        let claims = !cycle.pod.spec.unsupported.is_empty();
+        match event {
+            Event::Itself { old, pod, change } => {
+                old.spec.unsupported != pod.spec.unsupported || change.scaled_down
+            }
+            Event::Node { change, .. } => !claims && (change.added || change.allocatable),
+            Event::Devices { old: Some(old), .. } => !claims && old.concerns(cycle.pod),
+            _ => false,
+        }
     }
 }

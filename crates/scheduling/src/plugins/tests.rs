@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::framework::{Code, Framework, Refusal};
+use crate::devices::DeviceClass;
+use crate::framework::{Cache, Code, Cycle, Event, Framework, Refusal};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::snapshot::Snapshot;
@@ -127,6 +129,89 @@ fn a_pod_with_a_resource_claim_is_refused_in_words() {
     let spec = json!({"resourceClaims": [{"name": "gpu"}]});
     let reason = "resource claims are not supported yet (claim \"gpu\")";
     check(spec, &one(node("n1", json!({}), json!({})), &[]), Err(("Supported", UU, reason)));
+}
+
+const DEVICES: &str = "node(s) have example.com/gpu only through dynamic resources (DeviceClass \"gpus\"), which are not supported yet";
+
+fn device_class(resource: Option<&str>) -> DeviceClass {
+    let raw = json!({"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": resource}});
+    DeviceClass::parse(&raw).expect("a DeviceClass")
+}
+
+fn asking(resource: &str, amount: &str) -> Value {
+    json!({"containers": [{"name": "a", "resources": {"requests": {resource: amount}}}]})
+}
+
+#[test]
+fn what_a_device_class_stands_for_is_refused_in_words_where_the_node_does_not_count_it() {
+    let mut snapshot = one(node("n1", json!({}), json!({})), &[]);
+    let absent = Err(("NodeResourcesFit", UU, "Insufficient example.com/gpu"));
+    check(asking("example.com/gpu", "1"), &snapshot, absent);
+    snapshot.set_device_class(device_class(Some("example.com/gpu")));
+    check(asking("example.com/gpu", "1"), &snapshot, Err(("Supported", UU, DEVICES)));
+    check(asking("example.com/gpu", "0"), &snapshot, Ok(()));
+    check(asking("cpu", "1"), &snapshot, Ok(()));
+    let other = Err(("NodeResourcesFit", UU, "Insufficient example.com/nic"));
+    check(asking("example.com/nic", "1"), &snapshot, other);
+    let implicit = "deviceclass.resource.kubernetes.io/gpus";
+    let reason = DEVICES.replace("example.com/gpu", implicit);
+    check(asking(implicit, "1"), &snapshot, Err(("Supported", UU, &reason)));
+    snapshot.remove_device_class("gpus");
+    check(asking("example.com/gpu", "1"), &snapshot, absent);
+}
+
+#[test]
+fn a_node_that_counts_a_resource_gives_it_whatever_class_stands_for_it() {
+    let mut info = node("n1", json!({}), json!({}));
+    info.room.scalars.insert(Arc::from("example.com/gpu"), 1);
+    let mut snapshot = one(info, &[]);
+    snapshot.set_device_class(device_class(Some("example.com/gpu")));
+    check(asking("example.com/gpu", "1"), &snapshot, Ok(()));
+    check(
+        asking("example.com/gpu", "2"),
+        &snapshot,
+        Err(("NodeResourcesFit", UU, "Insufficient example.com/gpu")),
+    );
+}
+
+#[test]
+fn what_was_kept_of_nodes_ends_when_a_device_class_comes_or_goes() {
+    let mut info = node("n1", json!({}), json!({}));
+    info.room.scalars.insert(Arc::from("example.com/gpu"), 1);
+    let mut snapshot = one(info, &[]);
+    snapshot.set_node(NodeInfo { name: Arc::from("n2"), ..node("n2", json!({}), json!({})) });
+    let (framework, mut cache) = (Framework::builder().build(), Cache::default());
+    let pod = pod("p", asking("example.com/nic", "1"));
+    let mut says = |snapshot: &Snapshot| {
+        let answer = framework.schedule(&mut cache, &pod, snapshot);
+        answer.map_err(|diagnosis| diagnosis.message().contains("dynamic resources")).err()
+    };
+    assert_eq!([says(&snapshot), says(&snapshot), says(&snapshot)], [Some(false); 3]);
+    snapshot.set_device_class(device_class(Some("example.com/nic")));
+    assert_eq!(says(&snapshot), Some(true));
+    snapshot.set_device_class(device_class(None));
+    assert_eq!(says(&snapshot), Some(false));
+}
+
+#[test]
+fn a_pod_that_devices_would_help_is_tried_again_when_a_class_changes() {
+    let snapshot = one(node("n1", json!({}), json!({})), &[]);
+    let (with, without) = (device_class(Some("example.com/gpu")), device_class(None));
+    let event = |old: Option<&DeviceClass>, new: Option<&DeviceClass>| Event::Devices {
+        old: old.cloned(),
+        new: new.cloned(),
+    };
+    let (pod, other) = (pod("p", asking("example.com/gpu", "1")), pod("q", asking("example.com/nic", "1")));
+    let hint = |event: &Event, pod: &PodInfo, plugin: &'static str| {
+        let cycle = Cycle { pod, snapshot: &snapshot };
+        Framework::builder().build().hint(event, cycle, &BTreeSet::from([plugin]))
+    };
+    assert!(hint(&event(None, Some(&with)), &pod, "NodeResourcesFit"), "then the words are others");
+    assert!(!hint(&event(None, Some(&with)), &other, "NodeResourcesFit"));
+    assert!(!hint(&event(None, Some(&without)), &pod, "NodeResourcesFit"));
+    assert!(hint(&event(Some(&with), Some(&without)), &pod, "Supported"));
+    assert!(hint(&event(Some(&with), None), &pod, "Supported"));
+    assert!(!hint(&event(Some(&with), None), &other, "Supported"));
 }
 
 /// Scores of `n1` and `n2`.

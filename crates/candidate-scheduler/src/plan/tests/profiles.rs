@@ -1,7 +1,7 @@
 //! Ordinary pods of other profiles, in a cluster that is a target or is none.
 
 use scheduling::config::Config;
-use scheduling::{Owner, OwnerKind};
+use scheduling::{DeviceClass, Owner, OwnerKind};
 
 use super::*;
 
@@ -169,4 +169,58 @@ fn nothing_is_decided_before_services_and_controllers_were_seen() {
         bench.see(Seen::Owners(kind, Change::All(vec![])));
     }
     assert_binds(&bench.wants(), "a", "n2");
+}
+
+/// A DeviceClass that stands for an extended resource.
+fn devices(resource: &str) -> DeviceClass {
+    DeviceClass { name: Arc::from("gpus"), resource: Some(Arc::from(resource)) }
+}
+
+/// A pod that asks for a graphics processor.
+fn graphics(name: &str) -> PodSeen {
+    let raw = json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("pod-{name}"), "resourceVersion": "1"},
+        "spec": {"schedulerName": "default-scheduler",
+            "containers": [{"name": "a", "resources": {"requests": {"example.com/gpu": "1"}}}]},
+    });
+    PodSeen::read(&serde_json::from_value(raw).expect("a pod"))
+}
+
+#[test]
+fn a_pod_that_needs_devices_is_refused_in_words_as_soon_as_their_class_is_known() {
+    let mut bench = alone(&["n1"]);
+    bench.pod(graphics("a"));
+    let wanted = bench.wants();
+    let absent = told(&wanted[0]).1.expect_err("a failure");
+    assert!(absent.starts_with("0/1 nodes are available: 1 Insufficient example.com/gpu."), "{absent}");
+    bench.done(&wanted[1]);
+    bench.see(Seen::Devices(Change::All(vec![devices("example.com/gpu")])));
+    bench.now += 10_000;
+    let wanted = bench.wants();
+    let [tell, Action::RefusePod { message, .. }] = wanted.as_slice() else { panic!("{wanted:?}") };
+    assert_eq!(told(tell).1, Err(message.as_str()));
+    let words = "0/1 nodes are available: 1 node(s) have example.com/gpu only through dynamic resources \
+        (DeviceClass \"gpus\"), which are not supported yet.";
+    assert!(message.starts_with(words), "{message}");
+    bench.done(&wanted[1]);
+    bench.see(Seen::Devices(Change::Gone(Arc::from("gpus"))));
+    bench.now += 10_000;
+    let wanted = bench.wants();
+    assert!(
+        told(&wanted[0]).1.expect_err("a failure").contains("1 Insufficient example.com/gpu"),
+        "{wanted:?}"
+    );
+}
+
+#[test]
+fn nothing_is_decided_before_device_classes_were_seen() {
+    let config = Config::of_names(&["default-scheduler"]);
+    let settings = Settings { config, chaperons: false, devices: true, ..Settings::default() };
+    let mut bench = Bench { model: Model::new(settings), now: 100_000, version: 100, open: Vec::new() };
+    bench.see(Seen::Node(Change::All(vec![node("n1", json!({}))])));
+    bench.see(Seen::Pod(Change::All(vec![ordinary("a", "default-scheduler", "1m", None)])));
+    bench.see(Seen::Budget(Change::All(vec![])));
+    assert_eq!(bench.wants(), []);
+    bench.see(Seen::Devices(Change::All(vec![])));
+    assert_binds(&bench.wants(), "a", "n1");
 }
