@@ -46,7 +46,7 @@ test: build unit sample worlds e2e ## All tests.
 
 .PHONY: unit
 unit: toolchain ## Tests that need no cluster.
-	$(CARGO) test $(ALL) --lib --bins --test wire --test replay
+	$(CARGO) test $(ALL) --lib --bins --example price --test wire --test replay
 
 .PHONY: sample
 sample: build ## 20000 random pods through our scheduler and through upstream's.
@@ -78,10 +78,13 @@ e2e-kind: ## The same tests on kind, where Docker is present.
 	deploy/kind/e2e.sh
 
 .PHONY: bench
-bench: build ## Measure: make bench WORK=burst PODS=1000 TARGETS=2, or WORK=core NODES=5000 for the scheduling core.
+bench: build ## Measure: make bench WORK=burst PODS=1000 TARGETS=2, WORK=core NODES=5000, or WORK=scheduler NODES=1000 PODS=5000 beside kube-scheduler.
 ifeq ($(WORK),core)
 	$(CARGO) run --release -p scheduling --example core -- \
 	  --referee "$$($(BIN)/controlplane referee)" --nodes $(NODES) --pods $(PODS)
+else ifeq ($(WORK),scheduler)
+	$(CARGO) build --release -p candidate-scheduler
+	$(BIN)/bench --work scheduler --nodes $(NODES) --pods $(PODS) --candidate-scheduler target/release/candidate-scheduler
 else
 	$(BIN)/bench --work $(WORK) --pods $(PODS) --targets $(TARGETS)
 endif

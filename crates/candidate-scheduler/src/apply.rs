@@ -83,6 +83,7 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
         Action::Evict(eviction) => evict::delete(context, eviction).await,
         Action::TellVictim(eviction) => evict::tell(context, eviction).await,
         Action::Tell(story) => tell::tell(context, story).await,
+        Action::TellAgain { pod, event, count, .. } => tell::again(context, pod, event, *count).await,
         Action::CreateSummary(summary) => create_summary(context, summary).await,
         Action::PatchSummary(patch) => patch_summary(context, patch).await,
     };
@@ -106,6 +107,7 @@ fn kind(action: &Action) -> &'static str {
         Action::Evict(_) => "evict",
         Action::TellVictim(_) => "tell_victim",
         Action::Tell(_) => "tell",
+        Action::TellAgain { .. } => "tell_again",
         Action::CreateSummary(_) => "create_summary",
         Action::PatchSummary(_) => "patch_summary",
     }

@@ -30,15 +30,13 @@ use tracing::{info, warn};
 use crate::apply::{Context, apply};
 use crate::metrics::Metrics;
 use crate::observe::{BudgetSeen, Change, ChaperonSeen, Name, NodeSeen, PodSeen, Read, Seen, StorageSeen};
-use crate::plan::{Action, Model, Outcome, Settings};
+use crate::plan::{Action, CALLS, Model, Outcome, Settings};
 use runtime::standby::Term;
 
 /// Changes that may wait between the watches and the decisions.
 const BUFFER: usize = 4096;
 /// Changes taken in before the next decisions.
 const BATCH: usize = 512;
-/// Calls in flight at once. Each takes a connection of its own, so that more would only wait for handshakes.
-const CALLS: usize = 64;
 /// Pause before another try to read the cluster's identity.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -71,7 +69,8 @@ pub async fn lead(
     let (seen, inbox) = mpsc::channel(BUFFER);
     let watches = Watches { runtime: &runtime, stop: &stop, seen };
     let mut tasks = watches.start(&settings);
-    let model = Model::new(Settings { cluster_uid, ..settings });
+    let mut model = Model::new(Settings { cluster_uid, ..settings });
+    model.measure(|profile| context.metrics.stopwatch(profile));
     schedule((&context, &term), model, inbox, &stop).await;
     tasks.shutdown().await;
     Ok(())

@@ -51,7 +51,7 @@ use tracing::warn;
 
 pub use args::Args;
 pub use controller::lead;
-pub use plan::Settings;
+pub use plan::{Extension, Settings};
 
 /// One right that this service needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,8 +124,8 @@ pub const RIGHTS: &[Right] = &[
     right(
         "events.k8s.io",
         "events",
-        &["create"],
-        "records on a pod that it made room, and for whom; on pods of other profiles what became of them",
+        &["create", "patch"],
+        "records on a pod that it made room, and for whom; on pods of other profiles what became of them, and how often",
     ),
     right(
         "",
@@ -155,6 +155,11 @@ pub const RIGHTS: &[Right] = &[
 
 /// Runs the service: stands by until it leads, then schedules.
 pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
+    serve_with(runtime, args, plan::nothing_more).await
+}
+
+/// The same with plugins of somebody else. What they need to know, they must be made with; `--config` does not name them.
+pub async fn serve_with(runtime: Runtime, args: Args, extension: Extension) -> anyhow::Result<()> {
     let config = args.configuration()?;
     for note in &config.notes {
         warn!(reason = %note, "a part of the configuration has no effect");
@@ -170,6 +175,7 @@ pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
         storage,
         owners: true,
         devices,
+        extension,
         ..Settings::default()
     };
     let metrics = metrics::Metrics::new(&runtime.metrics.registry).context("cannot register metrics")?;

@@ -1,14 +1,18 @@
 //! What this service counts, besides what all services do.
 
+mod timing;
 mod upstream;
+
+use std::sync::Arc;
 
 use prometheus::{
     Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, exponential_buckets,
 };
 use runtime::metrics::register;
-use scheduling::Lengths;
+use scheduling::{Lengths, Stopwatch};
 
 use crate::plan::{Admission, Attempt, Counts, Waiting};
+use timing::Timing;
 use upstream::Upstream;
 
 #[derive(Debug, Clone)]
@@ -53,6 +57,11 @@ impl Metrics {
             dry_runs: counter("dry_runs_total", "Dry-run creations by answer.", "answer")?,
             upstream: Upstream::new(registry)?,
         })
+    }
+
+    /// Measures plugins for the pods of one scheduler name.
+    pub fn stopwatch(&self, profile: &str) -> Arc<dyn Stopwatch> {
+        Arc::new(Timing::new(&self.upstream, profile))
     }
 
     pub fn decided(&self, seconds: f64, counts: &Counts) {

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use api::keys;
 use scheduling::config::Config;
 use scheduling::{
-    Cache, Classes, Diagnosis, Event, Framework, Judge, Lengths, Nomination, OwnerKind, PodInfo, PodSpec,
-    Profiles, Queue, Snapshot,
+    Cache, Classes, Diagnosis, Event, Framework, Judge, Lengths, Nomination, OwnerKind, Plugin, PodInfo,
+    PodSpec, Profiles, Queue, Snapshot, Stopwatch,
 };
 use serde_json::Value;
 
@@ -48,6 +48,9 @@ const RETRY_MS: u64 = 1000;
 const CHANGED_MS: u64 = 200;
 /// How much longer than promised a reservation is held.
 const MARGIN_MS: u64 = 10_000;
+
+/// Calls in flight at once. Each takes a connection of its own, so that more would only wait for handshakes.
+pub const CALLS: usize = 64;
 
 /// What waits in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,6 +76,7 @@ pub struct Settings {
     pub owners: bool,
     /// DeviceClasses are watched, and nothing is decided before they were seen.
     pub devices: bool,
+    pub extension: Extension,
 }
 
 impl Default for Settings {
@@ -86,15 +90,30 @@ impl Default for Settings {
             storage: false,
             owners: false,
             devices: false,
+            extension: nothing_more,
         }
     }
 }
 
+/// Plugins of somebody else for the pods of one scheduler name, with the weights of their scores. They are asked after
+/// those that are built in.
+pub type Extension = fn(&str) -> Vec<(Box<dyn Plugin>, i64)>;
+
+/// No plugin besides those that are built in.
+pub fn nothing_more(_scheduler_name: &str) -> Vec<(Box<dyn Plugin>, i64)> {
+    Vec::new()
+}
+
 /// The rules for each scheduler name.
-fn profiles(config: &Config) -> Profiles {
+fn profiles(Settings { config, extension, .. }: &Settings) -> Profiles {
     let mut profiles = config.frameworks();
     if !profiles.has(keys::CANDIDATE_SCHEDULER) {
         profiles.set(keys::CANDIDATE_SCHEDULER, Framework::builder().build());
+    }
+    for (name, framework) in profiles.each() {
+        for (plugin, weight) in extension(name) {
+            framework.push(plugin, weight);
+        }
     }
     profiles
 }
@@ -161,6 +180,10 @@ pub struct Model {
     deadlines: BTreeSet<(u64, Name)>,
     /// Refusals that wait to be written in other words, and when.
     rewordings: BTreeSet<(u64, Name)>,
+    /// Failures that were repeated, and when to say how often.
+    series: BTreeSet<(u64, Name)>,
+    /// Calls that were asked for and have not ended.
+    open: usize,
     /// Calls to repeat, and when.
     retries: BTreeMap<(u64, u64), Action>,
     retry_ticket: u64,
@@ -178,7 +201,7 @@ pub struct Model {
 impl Model {
     pub fn new(settings: Settings) -> Self {
         Self {
-            profiles: profiles(&settings.config),
+            profiles: profiles(&settings),
             cache: Cache::default(),
             snapshot: Snapshot::default(),
             queue: Queue::new(settings.config.backoff),
@@ -195,6 +218,8 @@ impl Model {
             recalling: HashSet::new(),
             deadlines: BTreeSet::new(),
             rewordings: BTreeSet::new(),
+            series: BTreeSet::new(),
+            open: 0,
             retries: BTreeMap::new(),
             retry_ticket: 0,
             publication: Publication::default(),
@@ -204,6 +229,13 @@ impl Model {
             counts: Counts::default(),
             attempts: Vec::new(),
             actions: Vec::new(),
+        }
+    }
+
+    /// Measures what plugins take, by scheduler name.
+    pub fn measure(&mut self, stopwatch: impl Fn(&str) -> Arc<dyn Stopwatch>) {
+        for (name, framework) in self.profiles.each() {
+            framework.measure(stopwatch(name));
         }
     }
 
@@ -229,6 +261,7 @@ impl Model {
 
     /// Takes in how a call ended.
     pub fn finish(&mut self, action: Action, outcome: Outcome, now: u64) {
+        self.open = self.open.saturating_sub(1);
         match (action, outcome) {
             (Action::DryRun { template, .. }, outcome) => self.admission_answered(&template, outcome, now),
             (
@@ -264,7 +297,9 @@ impl Model {
             (Action::RefusePod { pod, uid, .. }, outcome) => self.pod_refusal_ended(&pod, &uid, &outcome),
             (Action::Disrupt(eviction), outcome) => self.disrupt_ended(eviction, &outcome, now),
             (Action::Evict(eviction), outcome) => self.evict_ended(eviction, &outcome, now),
-            (Action::Unnominate { .. } | Action::TellVictim(_) | Action::Tell(_), _) => {}
+            (Action::Tell(story), outcome) => self.telling_ended(&story.pod, &story.event, &outcome),
+            (Action::TellAgain { pod, event, .. }, outcome) => self.telling_ended(&pod, &event, &outcome),
+            (Action::Unnominate { .. } | Action::TellVictim(_), _) => {}
             (Action::CreateSummary(_) | Action::PatchSummary(_), outcome) => {
                 self.publication.ended(&outcome, now);
             }
@@ -282,7 +317,9 @@ impl Model {
             }
             self.refresh_templates(now);
             if self.recalling.is_empty() {
-                while let Some(queued) = self.queue.pop(now, Judge::new(&self.profiles, &self.snapshot)) {
+                while self.has_room()
+                    && let Some(queued) = self.queue.pop(now, Judge::new(&self.profiles, &self.snapshot))
+                {
                     match queued.key.clone() {
                         Key::Chaperon(name) => self.schedule_chaperon(&name, queued, now),
                         Key::Pod(name) => self.schedule_pod(&name, queued, now),
@@ -290,11 +327,19 @@ impl Model {
                 }
             }
             self.reword(now);
+            self.count_up(now);
             if self.settings.chaperons {
                 self.publish(now);
             }
         }
+        self.open = self.open.saturating_add(self.actions.len());
         std::mem::take(&mut self.actions)
+    }
+
+    /// Whether another decision's call could be sent at once. What waits for its turn here is decided on later knowledge,
+    /// and behind what is more important.
+    fn has_room(&self) -> bool {
+        self.open.saturating_add(self.actions.len()) < CALLS
     }
 
     /// When [`Self::decide`] has something to do although nothing was seen; None if never.
@@ -306,12 +351,14 @@ impl Model {
         }
         // What waits for the answers about earlier promises is not due before they come.
         let recalled = self.recalling.is_empty();
-        let queue = self.queue.next_wakeup().filter(|_| recalled);
+        // Nor is what waits for a call to end.
+        let queue = self.queue.next_wakeup().filter(|_| recalled && self.has_room());
         let summary = self.publication.next_wakeup().filter(|_| recalled);
         let deadline = self.deadlines.first().map(|(time, _)| *time);
         let rewording = self.rewordings.first().map(|(time, _)| *time);
+        let series = self.series.first().map(|(time, _)| *time);
         let storage = self.next_binding();
-        [queue, summary, deadline, rewording, retry, storage, self.next_template()]
+        [series, queue, summary, deadline, rewording, retry, storage, self.next_template()]
             .into_iter()
             .flatten()
             .min()

@@ -10,6 +10,7 @@ mod schedule;
 mod share;
 #[cfg(test)]
 mod tests;
+mod timing;
 mod trial;
 
 use std::borrow::Cow;
@@ -27,6 +28,7 @@ pub use diagnosis::{Diagnosis, NodeRefusal, Nomination, Refusal};
 pub use event::{Event, PodChange};
 pub(crate) use part::{Part, Parts};
 pub use profiles::{Judge, Profiles};
+pub use timing::{Point, Stopwatch};
 pub use trial::{Trial, Trials};
 
 /// The highest score a node can get from one plugin, before weights.

@@ -31,8 +31,9 @@ pub use devices::{DeviceClass, DeviceClasses};
 pub use field::FieldError;
 pub use framework::{
     Cache, Candidate, Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, Judge, MAX_SCORE,
-    NodeFilter, NodeRefusal, NodeScore, Nomination, Plugin, PodChange, PostFilter, PreFilter, Profiles,
-    QueueSort, Ranked, Refusal, Rejection, Scale, Scope, Selection, Trial, Trials, normalize_by_max,
+    NodeFilter, NodeRefusal, NodeScore, Nomination, Plugin, PodChange, Point, PostFilter, PreFilter,
+    Profiles, QueueSort, Ranked, Refusal, Rejection, Scale, Scope, Selection, Stopwatch, Trial, Trials,
+    normalize_by_max,
 };
 pub use node::{NodeInfo, Taint};
 pub use nominator::Nominator;

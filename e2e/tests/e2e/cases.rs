@@ -4,6 +4,7 @@ use anyhow::Result;
 use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
+use crate::ordinary::{devices, preemption, storage};
 use crate::{
     admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants,
     identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, targets,
@@ -140,6 +141,9 @@ fn life() -> Vec<Case> {
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
         case!(ordinary::pods_of_a_cluster_that_is_no_target_are_placed_as_kube_scheduler_would, needs_local),
+        case!(preemption::a_pod_makes_room_as_kube_scheduler_makes_it, needs_local),
+        case!(storage::storage_is_bound_before_its_pod_as_kube_scheduler_does_it, needs_local),
+        case!(devices::pods_that_need_dynamic_resources_are_refused_in_words, needs_local),
     ]
 }
 

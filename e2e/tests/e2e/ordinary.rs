@@ -1,5 +1,9 @@
 //! The candidate scheduler in an ordinary cluster that knows none of our kinds, in place of kube-scheduler.
 
+pub(crate) mod devices;
+pub(crate) mod preemption;
+pub(crate) mod storage;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
@@ -19,6 +23,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::guest::{create, fake_pod, gone, with};
+use crate::scene::condition;
 
 /// The namespace of the release, and of the pods.
 const RELEASE: &str = "second-scheduler";
@@ -32,9 +37,7 @@ pub(crate) async fn pods_of_a_cluster_that_is_no_target_are_placed_as_kube_sched
     create_many(&cluster.client, "fake", 3, &Shape::default()).await?;
     cluster.create_namespace(PODS, &[]).await?;
     let upstream = failure(&cluster).await.context("what kube-scheduler says")?;
-    install(ground, &cluster).await?;
-    // From now on nobody else places pods.
-    cluster.process("kube-scheduler")?.signal(Signal::Stop).await?;
+    take_over(ground, &cluster).await?;
     let ours = failure(&cluster).await.context("what we say")?;
     ensure!(ours == upstream, "we say {ours}\nupstream {upstream}");
     spread(&cluster).await?;
@@ -48,9 +51,15 @@ pub(crate) async fn pods_of_a_cluster_that_is_no_target_are_placed_as_kube_sched
     cluster.end().await
 }
 
+/// Lets the candidate scheduler place pods, and nobody else from now on.
+async fn take_over(ground: &Ground, cluster: &Cluster) -> Result<()> {
+    install(ground, cluster).await?;
+    cluster.process("kube-scheduler")?.signal(Signal::Stop).await
+}
+
 /// Installs the chart of the candidate scheduler alone, for pods without a scheduler name.
 async fn install(ground: &Ground, cluster: &Cluster) -> Result<()> {
-    let charts = Charts::prepare_changed(ground, "ordinary", &[]).await?;
+    let charts = Charts::prepare_changed(ground, &cluster.name, &[]).await?;
     let umbrella = charts.umbrella();
     let chart = umbrella.with_file_name("candidate-scheduler").display().to_string();
     let selector = format!("--set-json=nodeSelector={}", json!({"kubernetes.io/hostname": NODE}));
@@ -87,27 +96,79 @@ async fn failure(cluster: &Cluster) -> Result<Value> {
     })
     .await?;
     let event = event(cluster, &uid).await?;
-    let said = json!({
-        "condition": condition,
-        "event": [event.type_, event.reason, event.action, event.note, event.reporting_controller],
-    });
+    let said = json!({"condition": condition, "event": words(&event)});
     pods.delete("large", &DeleteParams::default()).await.context("cannot delete the pod")?;
     gone(cluster, PODS, "large").await?;
     Ok(said)
 }
 
-/// The event about a pod.
+/// The event about a pod's placement.
 async fn event(cluster: &Cluster, uid: &str) -> Result<Event> {
+    event_of(cluster, uid, &["Scheduled", "FailedScheduling"]).await
+}
+
+/// The first event about a pod that has one of these reasons.
+async fn event_of(cluster: &Cluster, uid: &str, reasons: &[&str]) -> Result<Event> {
     let events: Api<Event> = cluster.api(PODS);
-    until(SOON, "there is an event about the pod", async || {
+    until(SOON, &format!("there is an event {reasons:?} about the pod"), async || {
         let list = events.list(&ListParams::default()).await?;
         let about = |event: &Event| {
             let regarding = event.regarding.as_ref().and_then(|pod| pod.uid.as_deref());
-            regarding == Some(uid) && event.reason.as_deref().is_some_and(|reason| reason.contains("chedul"))
+            regarding == Some(uid) && event.reason.as_deref().is_some_and(|reason| reasons.contains(&reason))
         };
-        Ok(list.items.into_iter().find(about))
+        let time = |event: &Event| event.event_time.as_ref().map(|time| time.0);
+        Ok(list.items.into_iter().filter(about).min_by_key(time))
     })
     .await
+}
+
+/// What an event says, apart from names and times that differ each time.
+fn words(event: &Event) -> Value {
+    json!([event.type_, event.reason, event.action, event.note, event.reporting_controller])
+}
+
+/// A condition of a pod without its times; null if it has none.
+fn condition_of(pod: &Pod, kind: &str) -> Value {
+    let status = json!(pod.status);
+    match condition(&status, kind) {
+        Some(found) => json!([found["status"], found["reason"], found["message"]]),
+        None => Value::Null,
+    }
+}
+
+/// Waits until a pod has a condition `PodScheduled=False` with these words in it.
+async fn waits(cluster: &Cluster, name: &str, text: &str) -> Result<Pod> {
+    let pods: Api<Pod> = cluster.api(PODS);
+    until(SOON, &format!("pod {name} waits for {text:?}"), async || {
+        let pod = pods.get(name).await?;
+        let condition = condition_of(&pod, "PodScheduled");
+        ensure!(condition[2].as_str().is_some_and(|message| message.contains(text)), "{condition}");
+        Ok(Some(pod))
+    })
+    .await
+}
+
+/// Deletes pods and waits until they are gone.
+async fn remove(cluster: &Cluster, names: &[&str]) -> Result<()> {
+    let pods: Api<Pod> = cluster.api(PODS);
+    for name in names {
+        pods.delete(name, &DeleteParams::default()).await.with_context(|| format!("cannot delete {name}"))?;
+    }
+    for name in names {
+        gone(cluster, PODS, name).await?;
+    }
+    Ok(())
+}
+
+/// Creates an object that has no namespace, or one in [`PODS`].
+async fn make(cluster: &Cluster, object: Value) -> Result<()> {
+    let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let namespaced = matches!(kind.as_str(), "PersistentVolumeClaim" | "PodDisruptionBudget");
+    let api = cluster.dynamic(&version, &kind, namespaced.then_some(PODS));
+    let object = serde_json::from_value(object).context("not an object")?;
+    let created = api.create(&PostParams::default(), &object).await;
+    created.map(drop).with_context(|| format!("cannot create a {kind}"))
 }
 
 /// A Deployment's pods run, as many on each node, and an event tells where each was assigned.
@@ -148,12 +209,14 @@ async fn spread(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a pod is bound.
-async fn bound(cluster: &Cluster, name: &str) -> Result<()> {
+/// Waits until a pod is bound, and returns to which node.
+async fn bound(cluster: &Cluster, name: &str) -> Result<String> {
     let pods: Api<Pod> = cluster.api(PODS);
     until(SOON, &format!("pod {name} is bound"), async || {
-        let node = pods.get(name).await?.spec.and_then(|spec| spec.node_name);
-        Ok(node.map(drop))
+        let pod = pods.get(name).await?;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        ensure!(node.is_some(), "{}", json!(pod.status));
+        Ok(node)
     })
     .await
 }

@@ -3,11 +3,12 @@
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PostParams};
 use serde_json::{Value, json};
 
-use super::{Context, call};
+use super::{Context, call, patching};
 use crate::error::Error;
+use crate::observe::Name;
 use crate::plan::Story;
 
 /// Longest note that the API server takes, and what ends one that was cut.
@@ -25,18 +26,31 @@ pub(super) async fn tell(context: &Context, story: &Story) -> Result<Option<Stri
     made.map(|_made| None).map_err(call("write an event about pod", &story.pod))
 }
 
+/// Says on an event how often that has happened, the last time just now.
+pub(super) async fn again(
+    context: &Context,
+    pod: &Name,
+    event: &str,
+    count: u32,
+) -> Result<Option<String>, Error> {
+    let api: Api<Event> = Api::namespaced(context.client.clone(), &pod.namespace);
+    let patch = series(count, context.clock.now());
+    let patched = api.patch(event, &patching(&context.manager), &Patch::Merge(&patch)).await;
+    patched.map(|_patched| None).map_err(call("count up an event about pod", pod))
+}
+
+fn series(count: u32, now: Timestamp) -> Value {
+    json!({"series": {"count": count, "lastObservedTime": format!("{now:.6}")}})
+}
+
 fn event(story: &Story, now: Timestamp, instance: &str) -> Value {
-    let Story { pod, uid, version, scheduler, end } = story;
+    let Story { event, pod, uid, version, scheduler, end } = story;
     let (kind, reason, action, note) = match end {
         Ok(node) => ("Normal", "Scheduled", "Binding", format!("Successfully assigned {pod} to {node}")),
         Err(message) => ("Warning", "FailedScheduling", "Scheduling", cut(message)),
     };
-    let stem: String = pod.name.chars().take(230).collect();
     json!({
-        "metadata": {
-            "name": format!("{}.{:x}", stem.trim_end_matches(['-', '.']), now.as_nanosecond()),
-            "namespace": &*pod.namespace,
-        },
+        "metadata": {"name": &**event, "namespace": &*pod.namespace},
         "eventTime": format!("{now:.6}"),
         "type": kind, "reason": reason, "action": action, "note": note,
         "reportingController": scheduler,
@@ -63,11 +77,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::observe::Name;
 
     #[track_caller]
     fn check(end: Result<&str, &str>, want: [&str; 4]) {
         let story = Story {
+            event: Arc::from("web.1"),
             pod: Name::new("shop", "web"),
             uid: Arc::from("u"),
             version: Arc::from("7"),

@@ -77,6 +77,13 @@ pub enum Action {
     TellVictim(Eviction),
     /// Record on a pod what became of it.
     Tell(Box<Story>),
+    /// Say on such a record how often that has happened by now.
+    TellAgain {
+        pod: Name,
+        uid: Arc<str>,
+        event: Arc<str>,
+        count: u32,
+    },
     /// Create the ClusterSummary, or change what is there by a merge patch.
     CreateSummary(Value),
     PatchSummary(Value),
@@ -85,6 +92,8 @@ pub enum Action {
 /// What became of a pod, for an event about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Story {
+    /// The event's name, which follows from all else: the same story is not told twice.
+    pub event: Arc<str>,
     pub pod: Name,
     pub uid: Arc<str>,
     pub version: Arc<str>,

@@ -7,6 +7,7 @@ use api::keys;
 use scheduling::{Event, Judge, Nomination, PodChange, PodInfo, Queued, VolumePlan};
 
 use crate::observe::{Change, Name, PodSeen, Refusal};
+use crate::plan::story::Told;
 use crate::plan::{Action, Ended, Key, Model, Outcome};
 
 /// Why a pod was not placed: the reason of its condition, and the words.
@@ -34,7 +35,7 @@ pub(super) struct Pod {
     /// What to say once that is said.
     next_refusal: Option<(Failure, Nomination)>,
     /// The failure that an event tells of already.
-    told: Option<String>,
+    pub(super) told: Option<Told>,
 }
 
 impl Pod {
@@ -227,7 +228,7 @@ impl Model {
                 let judge = Judge::new(&self.profiles, &self.snapshot);
                 self.queue.refused(queued, diagnosis.plugins.clone(), now, judge);
                 let message = diagnosis.message();
-                self.tell_failure(name, &info.spec.scheduler_name, &message);
+                self.tell_failure(name, &info.spec.scheduler_name, &message, now);
                 self.refuse_pod(name, Failure::unschedulable(message), changed(&info, &diagnosis.nomination));
                 self.make_room(name, &info, &diagnosis, now);
             }
@@ -261,7 +262,7 @@ impl Model {
         let scheduler = queued.pod.spec.scheduler_name.clone();
         self.attempted(&queued, Ended::Error, now);
         self.queue.failed(queued, now, Judge::new(&self.profiles, &self.snapshot));
-        self.tell_failure(name, &scheduler, &message);
+        self.tell_failure(name, &scheduler, &message, now);
         self.refuse_pod(name, Failure { reason: "SchedulerError", message }, Nomination::Keep);
         self.settle_owner(name, now);
     }
@@ -289,7 +290,7 @@ impl Model {
         }
         if let Some(queued) = queued {
             self.attempted(&queued, Ended::Error, now);
-            self.tell_error(name, &queued.pod, outcome);
+            self.tell_error(name, &queued.pod, outcome, now);
             self.queue.failed(queued, now, Judge::new(&self.profiles, &self.snapshot));
         }
         self.settle_owner(name, now);
@@ -303,22 +304,13 @@ impl Model {
     }
 
     /// Says why a pod could not be bound.
-    fn tell_error(&mut self, name: &Name, info: &PodInfo, outcome: &Outcome) {
+    fn tell_error(&mut self, name: &Name, info: &PodInfo, outcome: &Outcome, now: u64) {
         let Outcome::Denied(answer) = outcome else { return };
         let scheduler = &info.spec.scheduler_name;
         if scheduler != keys::CANDIDATE_SCHEDULER {
             let message = format!("running Bind plugin \"DefaultBinder\": {answer}");
-            self.tell_failure(name, scheduler, &message);
+            self.tell_failure(name, scheduler, &message, now);
             self.refuse_pod(name, Failure { reason: "SchedulerError", message }, Nomination::Keep);
-        }
-    }
-
-    /// Records once why a pod was not placed; other words are recorded again.
-    fn tell_failure(&mut self, name: &Name, scheduler: &str, message: &str) {
-        let Some(pod) = self.pods.get_mut(name) else { return };
-        if pod.told.as_deref() != Some(message) {
-            pod.told = Some(message.to_owned());
-            self.tell(name, scheduler, Err(message.to_owned()));
         }
     }
 

@@ -59,6 +59,7 @@ impl Model {
             | Action::Unnominate { .. }
             | Action::TellVictim(_)
             | Action::Tell(_)
+            | Action::TellAgain { .. }
             | Action::CreateSummary(_)
             | Action::PatchSummary(_) => {}
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::config::PluginArgs;
 use crate::framework::share::Share;
+use crate::framework::timing::{Lap, Point, Stopwatch, Watch};
 use crate::framework::{
     Code, Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Nomination, Plugin, PostFilter, PreFilter,
     QueueSort, Refusal, Rejection, Trials,
@@ -25,6 +26,7 @@ pub struct Framework {
     sort: Box<dyn QueueSort>,
     /// None: every node is looked at.
     pub(super) share: Option<Share>,
+    pub(super) watch: Option<Watch>,
 }
 
 /// Chooses the plugins of a [`Framework`].
@@ -55,7 +57,7 @@ impl FrameworkBuilder {
     }
 
     pub fn build(self) -> Framework {
-        Framework { entries: self.entries, sort: self.sort, share: None }
+        Framework { entries: self.entries, sort: self.sort, share: None, watch: None }
     }
 }
 
@@ -117,6 +119,16 @@ impl Framework {
         FrameworkBuilder { entries, sort: Box::new(plugins::PrioritySort) }.build()
     }
 
+    /// Adds a plugin after the others. Its scores are multiplied by `weight`.
+    pub fn push(&mut self, plugin: Box<dyn Plugin>, weight: i64) {
+        self.entries.push(Entry { plugin, weight });
+    }
+
+    /// Measures what plugins take in [`Framework::schedule`].
+    pub fn measure(&mut self, stopwatch: Arc<dyn Stopwatch>) {
+        self.watch = Some(Watch::new(stopwatch));
+    }
+
     /// Looks for feasible nodes among a share of all, in percent, but for a hundred at least. None: all are looked at.
     #[must_use]
     pub fn looking_at(self, percentage: Option<u8>) -> Self {
@@ -144,7 +156,16 @@ impl Framework {
 
     /// Finds the best node for a pod, or says why there is none.
     pub fn evaluate(&self, pod: &PodInfo, snapshot: &Snapshot) -> Result<Selection, Box<Diagnosis>> {
-        let cycle = Cycle { pod, snapshot };
+        self.evaluate_in(Cycle { pod, snapshot }, None)
+    }
+
+    /// [`Self::evaluate`], of which the last part is measured.
+    pub(super) fn evaluate_in(
+        &self,
+        cycle: Cycle<'_>,
+        lap: Option<&Lap<'_>>,
+    ) -> Result<Selection, Box<Diagnosis>> {
+        let snapshot = cycle.snapshot;
         let mut diagnosis = Box::new(Diagnosis { node_count: snapshot.node_count(), ..Diagnosis::default() });
         if diagnosis.node_count == 0 {
             return Err(diagnosis);
@@ -159,7 +180,7 @@ impl Framework {
             Err((plugins, rejection)) => {
                 diagnosis.pre_filter = Some(rejection.reasons.join(", "));
                 diagnosis.plugins = plugins;
-                return Err(self.post_filter(cycle, diagnosis, &mut Prepared::default()));
+                return Err(self.post_filter(cycle, diagnosis, &mut Prepared::default(), lap));
             }
         };
         if let Some(node) = nominated(&mut prepared, cycle, &mut diagnosis) {
@@ -175,7 +196,7 @@ impl Framework {
             diagnosis.plugins = diagnosis.refused.iter().map(|node| node.refusal.plugin).collect();
             diagnosis.plugins.extend(&prepared.restricting);
             diagnosis.restricting = std::mem::take(&mut prepared.restricting);
-            return Err(self.post_filter(cycle, diagnosis, &mut prepared));
+            return Err(self.post_filter(cycle, diagnosis, &mut prepared, lap));
         }
         let ranked = self.rank(cycle, &feasible);
         let Some(best) = ranked.first().cloned() else { return Err(diagnosis) };
@@ -274,10 +295,19 @@ impl Framework {
         cycle: Cycle<'a>,
         mut diagnosis: Box<Diagnosis>,
         prepared: &mut Prepared<'a>,
+        lap: Option<&Lap<'_>>,
     ) -> Box<Diagnosis> {
         let mut messages = Vec::new();
         for Entry { plugin, .. } in &self.entries {
-            match plugin.post_filter(cycle, &diagnosis, &mut Trials::new(prepared, cycle)) {
+            let mut ask = || plugin.post_filter(cycle, &diagnosis, &mut Trials::new(prepared, cycle));
+            let answer = match lap {
+                Some(lap) => {
+                    let what = (plugin.name(), Point::PostFilter);
+                    lap.time_if(what, |answer| !matches!(answer, PostFilter::Nothing), ask)
+                }
+                None => ask(),
+            };
+            match answer {
                 PostFilter::Nothing => continue,
                 PostFilter::Wait(message) => {
                     if messages.is_empty() {

@@ -31,6 +31,11 @@ impl Profiles {
         self.by_name.insert(scheduler_name.into(), framework);
     }
 
+    /// Every framework that has a scheduler name, with it.
+    pub fn each(&mut self) -> impl Iterator<Item = (&str, &mut Framework)> {
+        self.by_name.iter_mut().map(|(name, framework)| (name.as_str(), framework))
+    }
+
     /// The scheduler names that have a framework of their own.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use crate::framework::cache::{Cache, Class, Judges, REFUSED, Raw};
 use crate::framework::cycle::Entry;
+use crate::framework::timing::{Lap, Point, Timed, Watch};
 use crate::framework::{Cycle, Diagnosis, Framework, NodeFilter, NodeScore, PreFilter, Ranked, Scale, Scope};
 use crate::pod::PodInfo;
 use crate::snapshot::{Node, Snapshot};
@@ -19,6 +20,37 @@ struct Panel<'a> {
     only: Option<BTreeSet<String>>,
     /// Nodes on which no room is left beside the pods that wait for it.
     promised: BTreeSet<usize>,
+    lap: Option<&'a Lap<'a>>,
+}
+
+impl Entry {
+    /// What the plugin says of the pod, measured together with the filter that results.
+    fn pre_filter<'a>(&'a self, cycle: Cycle<'a>, lap: Option<&'a Lap<'a>>) -> PreFilter<'a> {
+        let Some(lap) = lap else { return self.plugin.pre_filter(cycle) };
+        let name = self.plugin.name();
+        let rejects = |answer: &PreFilter<'_>| matches!(answer, PreFilter::Reject(_));
+        let answer = lap.time((name, Point::PreFilter), rejects, || self.plugin.pre_filter(cycle));
+        let timed = |filter| Box::new(Timed::new(filter, (name, Point::Filter), lap));
+        match answer {
+            PreFilter::Filter(filter) => PreFilter::Filter(timed(filter)),
+            PreFilter::Only(nodes, filter) => PreFilter::Only(nodes, timed(filter)),
+            other @ (PreFilter::Skip | PreFilter::Reject(_)) => other,
+        }
+    }
+
+    /// The plugin's scores, measured likewise.
+    fn pre_score<'a>(
+        &'a self,
+        cycle: Cycle<'a>,
+        feasible: &'a [&'a Node],
+        lap: Option<&'a Lap<'a>>,
+    ) -> Option<Box<dyn NodeScore + 'a>> {
+        let Some(lap) = lap else { return self.plugin.pre_score(cycle, feasible) };
+        let name = self.plugin.name();
+        let score = || self.plugin.pre_score(cycle, feasible);
+        let scorer = lap.time_if((name, Point::PreScore), Option::is_some, score)?;
+        Some(Box::new(Timed::new(scorer, (name, Point::Score), lap)))
+    }
 }
 
 impl Framework {
@@ -30,21 +62,23 @@ impl Framework {
         pod: &PodInfo,
         snapshot: &Snapshot,
     ) -> Result<Ranked, Box<Diagnosis>> {
-        match self.best(cache, Cycle { pod, snapshot }) {
+        let lap = self.watch.as_ref().and_then(Watch::lap);
+        let cycle = Cycle { pod, snapshot };
+        match self.best(cache, cycle, lap.as_ref()) {
             Some(best) => Ok(best),
             None => self
-                .evaluate(pod, snapshot)
+                .evaluate_in(cycle, lap.as_ref())
                 .map(|selection| Ranked { node: selection.node, score: selection.score }),
         }
     }
 
     /// The best node, None if the long way must be taken to say that there is none.
-    fn best(&self, cache: &mut Cache, cycle: Cycle<'_>) -> Option<Ranked> {
+    fn best(&self, cache: &mut Cache, cycle: Cycle<'_>, lap: Option<&Lap<'_>>) -> Option<Ranked> {
         // A pod that waits for a node is tried there alone first; a search that ends early has a way of its own.
         if cycle.pod.nominated.is_some() || self.share.is_some() {
             return None;
         }
-        let panel = self.panel(cycle)?;
+        let panel = self.panel(cycle, lap)?;
         let best = match &panel.only {
             Some(only) => {
                 let mut nodes: Vec<_> = only.iter().filter_map(|name| cycle.snapshot.node(name)).collect();
@@ -64,7 +98,7 @@ impl Framework {
     }
 
     /// None if a plugin rejects the pod whatever the node, or may be unable to judge one.
-    fn panel<'a>(&'a self, cycle: Cycle<'a>) -> Option<Panel<'a>> {
+    fn panel<'a>(&'a self, cycle: Cycle<'a>, lap: Option<&'a Lap<'a>>) -> Option<Panel<'a>> {
         let judges = Judges { filters: Vec::new(), scorers: Vec::new() };
         let mut panel = Panel {
             judges,
@@ -72,9 +106,10 @@ impl Framework {
             preferring: Vec::new(),
             only: None,
             promised: self.promised(cycle)?,
+            lap,
         };
         for entry in &self.entries {
-            let filter = match entry.plugin.pre_filter(cycle) {
+            let filter = match entry.pre_filter(cycle, lap) {
                 PreFilter::Skip => None,
                 PreFilter::Reject(_) => return None,
                 PreFilter::Filter(filter) => Some(filter),
@@ -90,7 +125,7 @@ impl Framework {
             match entry.plugin.scope() {
                 Scope::Node => {
                     panel.judges.filters.extend(filter);
-                    let scorer = entry.plugin.pre_score(cycle, &[]);
+                    let scorer = entry.pre_score(cycle, &[], lap);
                     panel.judges.scorers.extend(scorer.map(|scorer| (scorer, entry.weight)));
                 }
                 Scope::Cluster => {
@@ -157,11 +192,11 @@ impl Panel<'_> {
             scorer.normalize(&mut scores);
             add(&mut totals, &scores, weight);
         }
-        for Entry { plugin, weight } in &self.preferring {
-            let Some(scorer) = plugin.pre_score(cycle, feasible) else { continue };
+        for entry in &self.preferring {
+            let Some(scorer) = entry.pre_score(cycle, feasible, self.lap) else { continue };
             let mut scores: Vec<_> = feasible.iter().map(|node| scorer.score(node)).collect();
             scorer.normalize(&mut scores);
-            add(&mut totals, &scores, *weight);
+            add(&mut totals, &scores, entry.weight);
         }
         let max = totals.iter().copied().max()?;
         let best = totals.iter().position(|total| *total == max)?;

@@ -291,3 +291,58 @@ fn a_search_for_a_share_of_the_nodes_ends_early_and_goes_on_where_it_ended() {
     let few = Framework::builder().build().looking_at(Some(1));
     assert_eq!([found(&few), found(&few)], [0, 100].map(|n| (100, format!("n{n}"))));
 }
+
+/// A clock that goes on by one nanosecond whenever it is read, and what it was used for.
+#[derive(Default)]
+struct Counter {
+    now: std::sync::atomic::AtomicU64,
+    seen: std::sync::Mutex<Vec<(&'static str, Point, bool)>>,
+}
+
+impl Stopwatch for Counter {
+    fn now(&self) -> u64 {
+        self.now.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn plugin(&self, plugin: &'static str, point: Point, nanoseconds: u64, rejected: bool) {
+        assert!(nanoseconds > 0, "{plugin} took no time at {point:?}");
+        self.seen.lock().expect("not poisoned").push((plugin, point, rejected));
+    }
+
+    fn point(&self, point: Point, nanoseconds: u64, rejected: bool) {
+        assert!(nanoseconds > 0, "{point:?} took no time");
+        self.seen.lock().expect("not poisoned").push(("all", point, rejected));
+    }
+}
+
+/// What was measured while a pod was scheduled so often.
+fn measured(spec: &Value, times: usize) -> Vec<(&'static str, Point, bool)> {
+    let counter = Arc::new(Counter::default());
+    let mut framework = Framework::builder().build();
+    framework.measure(Arc::<Counter>::clone(&counter));
+    let (pod, snapshot, mut cache) = (pod("p", spec.clone()), three(), Cache::default());
+    for _ in 0..times {
+        drop(framework.schedule(&mut cache, &pod, &snapshot));
+    }
+    std::mem::take(&mut *counter.seen.lock().expect("not poisoned"))
+}
+
+#[test]
+fn one_cycle_in_ten_is_measured_plugin_by_plugin() {
+    let count = |seen: &[(&str, Point, bool)], what| seen.iter().filter(|item| **item == what).count();
+    let seen = measured(&cpu("1"), 21);
+    // What is kept of the nodes is not asked again: of three measured cycles, only the first asks.
+    assert_eq!(count(&seen, ("NodeResourcesFit", Point::PreFilter, false)), 3);
+    assert_eq!(count(&seen, ("NodeResourcesFit", Point::Filter, false)), 1);
+    assert_eq!(count(&seen, ("NodeResourcesFit", Point::Score, false)), 1);
+    assert_eq!(count(&seen, ("all", Point::PreFilter, false)), 3);
+    assert_eq!(count(&seen, ("all", Point::PostFilter, false)), 0);
+}
+
+#[test]
+fn a_measured_refusal_says_who_refused_and_how_long_others_were_asked_for_room() {
+    let seen = measured(&cpu("3"), 1);
+    assert!(seen.contains(&("NodeResourcesFit", Point::Filter, true)), "{seen:?}");
+    assert!(seen.contains(&("all", Point::Filter, true)), "{seen:?}");
+    assert!(seen.contains(&("DefaultPreemption", Point::PostFilter, false)), "{seen:?}");
+}

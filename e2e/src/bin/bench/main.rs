@@ -9,9 +9,11 @@ mod burst;
 mod freeze;
 mod recorder;
 mod report;
+mod scheduler;
 mod webhook;
 mod writes;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -19,6 +21,7 @@ use clap::{Parser, ValueEnum};
 use e2e::binaries::Binaries;
 use e2e::namespaces::{Side, enter};
 use freeze::What;
+use scheduler::Plan;
 
 /// Measures the project beside a plain cluster.
 #[derive(Debug, Clone, Parser)]
@@ -32,6 +35,15 @@ struct Args {
     /// How many target clusters.
     #[arg(long, default_value_t = 2)]
     targets: usize,
+    /// How many nodes the work `scheduler` has.
+    #[arg(long, default_value_t = 1000)]
+    nodes: usize,
+    /// How many rounds the work `scheduler` has for each of both.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// The program that the work `scheduler` measures; by default the one beside this program.
+    #[arg(long)]
+    candidate_scheduler: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -44,6 +56,8 @@ enum Work {
     FreezeCandidateScheduler,
     /// Reviews of pods of 64 kB by the webhook.
     Webhook,
+    /// One scheduler alone in one cluster, ours and kube-scheduler in turn.
+    Scheduler,
 }
 
 fn main() -> ExitCode {
@@ -72,6 +86,11 @@ fn run(args: &Args) -> Result<ExitCode> {
             runtime.block_on(freeze::run(args.pods, What::CandidateScheduler))?
         }
         Work::Webhook => runtime.block_on(webhook::run())?,
+        Work::Scheduler => {
+            let program = args.candidate_scheduler.clone();
+            let plan = Plan { nodes: args.nodes, pods: args.pods, rounds: args.rounds, program };
+            runtime.block_on(scheduler::run(&plan))?
+        }
     };
     print!("{report}");
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

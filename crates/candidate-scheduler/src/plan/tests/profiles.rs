@@ -73,7 +73,34 @@ fn what_became_of_an_ordinary_pod_is_recorded_in_upstreams_words() {
 }
 
 #[test]
-fn a_failure_is_recorded_once_in_the_same_words() {
+fn a_failure_in_the_same_words_is_counted_up() {
+    let mut bench = alone(&["n1"]);
+    bench.pod(ordinary("large", "default-scheduler", "2", None));
+    let wanted = bench.wants();
+    let [Action::Tell(first), Action::RefusePod { .. }] = wanted.as_slice() else { panic!("{wanted:?}") };
+    let again = |count| Action::TellAgain {
+        pod: Name::new("shop", "large"),
+        uid: Arc::from("pod-large"),
+        event: Arc::clone(&first.event),
+        count,
+    };
+    let later = |bench: &mut Bench| {
+        bench.now += 5 * 60 * 1000 + 10_000;
+        bench.wants()
+    };
+    assert_eq!(later(&mut bench), [again(2)]);
+    // From now on the count is written every six minutes at most, and not forgotten.
+    assert_eq!(later(&mut bench), []);
+    bench.now = bench.model.next_wakeup().expect("something is due");
+    assert_eq!(bench.wants(), [again(3)]);
+    bench.end(&again(3), Outcome::NotFound);
+    let wanted = later(&mut bench);
+    let [Action::Tell(anew)] = wanted.as_slice() else { panic!("{wanted:?}") };
+    assert_eq!(anew.event, first.event, "the same story has the same name");
+}
+
+#[test]
+fn a_failure_in_other_words_is_recorded_anew() {
     let mut bench = alone(&["n1"]);
     bench.pod(ordinary("large", "default-scheduler", "2", None));
     assert_eq!(bench.wants().len(), 2);
@@ -82,8 +109,45 @@ fn a_failure_is_recorded_once_in_the_same_words() {
     let wanted = bench.wants();
     let end = told(&wanted[0]).1.expect_err("a failure").to_owned();
     assert!(end.starts_with("0/1 nodes are available: 1 node(s) had untolerated taint(s)."), "{end}");
-    bench.now += 5 * 60 * 1000 + 10_000;
-    assert_eq!(bench.wants(), []);
+}
+
+#[test]
+fn no_more_is_decided_than_can_be_sent_and_what_is_more_important_comes_first() {
+    let mut bench = alone(&["n1"]);
+    bench.see(Seen::Node(Change::All(
+        (0..4).map(|number| node(&format!("n{number}"), json!({}))).map(with_room).collect(),
+    )));
+    for number in 0..CALLS + 20 {
+        bench.pod(ordinary(&format!("p{number}"), "default-scheduler", "1m", None));
+    }
+    let wanted = bench.wants();
+    assert_eq!(wanted.len(), CALLS);
+    bench.pod(important("urgent"));
+    assert_eq!(bench.wants(), [], "nothing has ended");
+    bench.done(&wanted[0]);
+    let next = bench.wants();
+    assert!(matches!(&next[..], [Action::Tell(_)]), "{next:?}");
+    bench.done(&next[0]);
+    assert!(matches!(&bench.wants()[..], [Action::Bind { pod, .. }] if *pod.name == *"urgent"));
+}
+
+/// The same node with room for many pods.
+fn with_room(node: NodeSeen) -> NodeSeen {
+    match node {
+        NodeSeen::Usable(mut info) => {
+            info.max_pods = 1000;
+            NodeSeen::Usable(info)
+        }
+        unusable @ NodeSeen::Unusable { .. } => unusable,
+    }
+}
+
+fn important(name: &str) -> PodSeen {
+    let raw = json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("pod-{name}"), "resourceVersion": "1"},
+        "spec": {"schedulerName": "default-scheduler", "priority": 1000, "containers": [{"name": "a"}]},
+    });
+    PodSeen::read(&serde_json::from_value(raw).expect("a pod"))
 }
 
 #[test]

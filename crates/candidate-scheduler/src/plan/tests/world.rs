@@ -232,7 +232,7 @@ impl World {
                 panic!("all have the same priority")
             }
             Action::BindStorage { .. } => panic!("delegates have none"),
-            Action::Tell(_) => panic!("the story of delegates is told elsewhere"),
+            Action::Tell(_) | Action::TellAgain { .. } => panic!("the story of delegates is told elsewhere"),
         }
     }
 
