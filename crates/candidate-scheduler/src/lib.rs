@@ -1,8 +1,8 @@
 //! The candidate scheduler of a target cluster; or alone, a scheduler of one ordinary cluster.
 //!
-//! **Watches** nodes, unfinished pods, namespaces, PodDisruptionBudgets, and whom Services, ReplicationControllers,
-//! ReplicaSets and StatefulSets select, DeviceClasses where there are any; if it has profiles besides that of delegates PersistentVolumeClaims,
-//! PersistentVolumes, StorageClasses, and what CSI drivers say of nodes and storage; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
+//! **Watches** nodes, unfinished pods, namespaces, PodDisruptionBudgets, DeviceClasses where the cluster knows them, and
+//! whom Services, ReplicationControllers, ReplicaSets and StatefulSets select; if it has profiles besides that of
+//! delegates PersistentVolumeClaims, PersistentVolumes, StorageClasses, and what CSI drivers say of nodes and storage; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
 //! quotas, limit ranges and admission webhooks only that they changed.
 //!
 //! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
