@@ -22,7 +22,10 @@ spec:
       protocol: TCP
 {{- end -}}
 
-{{/* What may reach a component. root: the chart's context. ports: ports open to everybody, as a list. */}}
+{{/*
+What may reach a component. root: the chart's context. ports: ports open to everybody, as a list.
+range: first and count of numbers of ports open to everybody.
+*/}}
 {{- define "multicluster.networkpolicy" -}}
 {{- $root := .root -}}
 apiVersion: networking.k8s.io/v1
@@ -40,6 +43,15 @@ spec:
     - ports:
         - port: {{ . }}
           protocol: TCP
+    {{- end }}
+    {{- with .range }}
+    {{- if gt .count 1 }}
+    # The API server calls a port for each virtual node.
+    - ports:
+        - port: {{ .first }}
+          endPort: {{ sub (add .first .count) 1 }}
+          protocol: TCP
+    {{- end }}
     {{- end }}
     # Probes come from the node, metrics are read by whom the values name.
     - ports:

@@ -17,7 +17,7 @@ Accepted without a word: clusterName, sourceController.enabled, webhook.reinvoca
 {{- else if eq $key "securityContext" }}
 {{ $group }}.securityContext: remove it; pods run as non-root, read-only and without capabilities
 {{- else if eq $key "certificateSignerName" }}
-{{ $group }}.certificateSignerName: remove it; this release has no serving certificate for logs and exec
+{{ $group }}.certificateSignerName: set virtual-kubelet.config.kubelet.signerName to {{ $value }}
 {{- else }}
 {{ $group }}.{{ $key }}: remove it; it has no counterpart
 {{- end -}}

@@ -53,6 +53,16 @@ pub async fn local(metrics: &Metrics) -> Result<Client, Error> {
     build(config, "local", metrics)
 }
 
+/// As [`local`], for streams.
+///
+/// # Errors
+///
+/// No configuration, or one that cannot be used.
+pub async fn local_streaming(metrics: &Metrics) -> Result<Client, Error> {
+    let config = Config::infer().await.map_err(|source| Error::Infer { source })?;
+    streaming(config, "local", metrics)
+}
+
 /// How patches other than applied ones are sent. The server need not look for fields that it does not know: what
 /// passes through us may well have some, and nobody reads its warnings.
 #[must_use]
@@ -70,9 +80,25 @@ pub fn patching(manager: &str) -> PatchParams {
 ///
 /// Certificates or keys that cannot be parsed.
 pub fn build(mut config: Config, cluster: &str, metrics: &Metrics) -> Result<Client, Error> {
-    config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(DEADLINE);
+    assemble(config, cluster, metrics)
+}
+
+/// As [`build`], for streams of people: one that is silent, or whose reader is slow, lasts as long as both ends
+/// want it to.
+///
+/// # Errors
+///
+/// Certificates or keys that cannot be parsed.
+pub fn streaming(mut config: Config, cluster: &str, metrics: &Metrics) -> Result<Client, Error> {
+    config.read_timeout = None;
+    config.write_timeout = None;
+    assemble(config, cluster, metrics)
+}
+
+fn assemble(mut config: Config, cluster: &str, metrics: &Metrics) -> Result<Client, Error> {
+    config.connect_timeout = Some(CONNECT);
     let failed = |source| Error::Build { cluster: cluster.to_owned(), source };
     Ok(ClientBuilder::try_from(config).map_err(failed)?.with_layer(&guard(cluster, metrics)).build())
 }

@@ -2,9 +2,10 @@
 
 use crate::apply::{Effect, Error, apply, stored};
 use crate::facts::{Facts, Health, Link, Seen, World};
+use crate::kubelet::Surface;
 use crate::plan::{Action, plan};
 use crate::probe::{Prober, Report, probe};
-use crate::{heartbeat, strangers};
+use crate::{heartbeat, node, strangers};
 use api::{Node, keys};
 use futures::StreamExt;
 use kube::Api;
@@ -29,10 +30,17 @@ struct ProberTask {
     health: Health,
 }
 
+/// Where nodes are.
+pub(crate) struct Place {
+    pub(crate) address: String,
+    /// Their kubelet API.
+    pub(crate) surface: Option<Surface>,
+}
+
 struct Controller {
     rt: Runtime,
     stop: CancellationToken,
-    address: String,
+    place: Place,
     targets: BTreeMap<TargetKey, Arc<Target>>,
     probers: HashMap<TargetKey, ProberTask>,
     /// `None` until the first list.
@@ -49,10 +57,10 @@ struct Controller {
 /// # Errors
 ///
 /// Never.
-pub async fn run(
+pub(crate) async fn run(
     rt: Runtime,
     mut targets: Targets,
-    address: String,
+    place: Place,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let (reports, mut reported) = unbounded_channel();
@@ -63,7 +71,7 @@ pub async fn run(
     let mut controller = Controller {
         rt,
         stop: stop.child_token(),
-        address,
+        place,
         targets: (*targets.synced().await).clone(),
         probers: HashMap::new(),
         nodes: None,
@@ -85,6 +93,7 @@ pub async fn run(
             _ = tick.tick() => {}
         }
         controller.follow();
+        controller.follow_ports();
         // What one pass created, the next one completes.
         while controller.pass().await {}
     }
@@ -178,10 +187,27 @@ impl Controller {
         }
     }
 
+    /// Opens and closes the ports of nodes, once it is known which ports they had.
+    fn follow_ports(&mut self) {
+        let (Some(surface), Some(nodes)) = (self.place.surface.as_mut(), &self.nodes) else { return };
+        let wanted = self.targets.keys().map(TargetKey::virtual_node).collect();
+        let shown =
+            nodes.iter().filter_map(|(name, seen)| Some((name.clone(), node::port(&seen.node.status)?)));
+        surface.follow(&wanted, &shown.collect());
+    }
+
     fn world(&self) -> Option<World> {
         let nodes = self.nodes.clone()?;
         let targets = self.targets.values().map(|target| self.facts(target)).collect();
-        Some(World { targets, nodes, address: self.address.clone(), now: self.rt.clock.now() })
+        let surface = self.place.surface.as_ref();
+        Some(World {
+            targets,
+            nodes,
+            address: self.place.address.clone(),
+            ports: surface.map(Surface::ports).unwrap_or_default(),
+            serving: surface.map(Surface::state),
+            now: self.rt.clock.now(),
+        })
     }
 
     fn facts(&self, target: &Target) -> Facts {

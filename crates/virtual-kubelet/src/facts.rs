@@ -1,5 +1,6 @@
 //! What is known of targets and virtual nodes, without networks or clocks.
 
+use crate::kubelet::State;
 use api::conditions::Reason;
 use api::v1alpha1::TargetStatus;
 use api::{ClusterSummary, Node, keys};
@@ -169,5 +170,9 @@ pub(crate) struct World {
     /// Every node with the label of virtual nodes, by name.
     pub(crate) nodes: BTreeMap<String, Seen>,
     pub(crate) address: String,
+    /// Of the kubelet API, by node.
+    pub(crate) ports: BTreeMap<String, u16>,
+    /// What is to be said of its certificate; `None` where there is no kubelet API.
+    pub(crate) serving: Option<State>,
     pub(crate) now: Timestamp,
 }

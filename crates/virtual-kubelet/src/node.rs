@@ -1,6 +1,7 @@
 //! What a virtual node is to look like.
 
-use crate::facts::{Facts, Link, Reach, Summary};
+use crate::facts::{Facts, Link, Reach, Summary, World};
+use crate::kubelet::State;
 use crate::verdicts::Judgement;
 use api::{keys, names};
 use k8s_openapi::jiff::Timestamp;
@@ -18,6 +19,26 @@ const FINE: &[(&str, &str)] = &[
     ("PIDPressure", "a virtual node has no processes of its own"),
     ("NetworkUnavailable", "a virtual node has no network of its own"),
 ];
+
+/// Condition that tells whether API servers can be expected to trust our serving certificate.
+const SERVING: &str = "KubeletServing";
+/// A feature that a node declares: exec, attach and port-forward come as WebSockets, too.
+const WEB_SOCKETS: &str = "ExtendWebSocketsToKubelet";
+/// The first minor release of an API server that takes all of them.
+const WEB_SOCKETS_SINCE: u32 = 31;
+
+/// Whether an API server of this version takes streams as WebSockets.
+fn passes_web_sockets(version: Option<&str>) -> bool {
+    let numbers = version.unwrap_or_default().trim_start_matches('v');
+    let (major, rest) = numbers.split_once('.').unwrap_or_default();
+    let minor: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    major == "1" && minor.parse::<u32>().is_ok_and(|minor| minor >= WEB_SOCKETS_SINCE)
+}
+
+/// The port of the kubelet API that a node's status shows.
+pub(crate) fn port(status: &Value) -> Option<u16> {
+    u16::try_from(status["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64()?).ok()
+}
 
 /// The labels that every virtual node of a target has.
 pub(crate) fn base_labels(key: &TargetKey) -> BTreeMap<String, String> {
@@ -93,7 +114,7 @@ fn ready(target: &Facts, judgement: &Judgement) -> Option<(bool, String, String)
 
 /// The status without times, as far as it is known: no capacity before the target was seen. `None` while
 /// nothing is known, so that the last word of an earlier process stands.
-pub(crate) fn status(target: &Facts, judgement: &Judgement, address: &str) -> Option<Value> {
+pub(crate) fn status(target: &Facts, judgement: &Judgement, world: &World) -> Option<Value> {
     let (is_ready, reason, message) = ready(target, judgement)?;
     let word = if is_ready { "True" } else { "False" };
     let mut conditions = vec![json!({"type": "Ready", "status": word, "reason": reason, "message": message})];
@@ -101,8 +122,18 @@ pub(crate) fn status(target: &Facts, judgement: &Judgement, address: &str) -> Op
         conditions
             .push(json!({"type": kind, "status": "False", "reason": "VirtualNode", "message": message}));
     }
+    if let Some(State { status, reason, message }) = &world.serving {
+        conditions.push(json!({"type": SERVING, "status": status, "reason": reason, "message": message}));
+    }
     let mut status =
-        json!({"conditions": conditions, "addresses": [{"type": "InternalIP", "address": address}]});
+        json!({"conditions": conditions, "addresses": [{"type": "InternalIP", "address": world.address}]});
+    if let Some(port) = world.ports.get(&target.key.virtual_node()) {
+        status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+        // An API server then passes a WebSocket on as it is, and that of the target takes it.
+        if passes_web_sockets(target.health.version.as_deref()) {
+            status["declaredFeatures"] = json!([WEB_SOCKETS]);
+        }
+    }
     if let Some(summary) = target.health.summary.as_deref() {
         status["capacity"] = json!(summary.capacity);
         status["allocatable"] = json!(summary.allocatable);
@@ -159,5 +190,9 @@ pub(crate) fn without_huge_pages(mut status: Value) -> Value {
 
 /// A status with nothing but what says whether the node is there.
 pub(crate) fn only_conditions(status: &Value) -> Value {
-    json!({"conditions": status["conditions"], "addresses": status["addresses"]})
+    let mut reduced = json!({"conditions": status["conditions"], "addresses": status["addresses"]});
+    if let Some(endpoints) = status.get("daemonEndpoints") {
+        reduced["daemonEndpoints"] = endpoints.clone();
+    }
+    reduced
 }

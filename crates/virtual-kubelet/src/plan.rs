@@ -116,7 +116,7 @@ fn keep_node(target: &Facts, judgement: &Judgement, seen: &Seen, world: &World) 
         let resource_version = seen.node.resource_version().to_owned();
         actions.push(Action::AddTaint { name: name.clone(), uid: uid.clone(), resource_version, taints });
     }
-    if let Some(wanted) = node::status(target, judgement, &world.address) {
+    if let Some(wanted) = node::status(target, judgement, world) {
         actions.extend(write_status((name, uid), wanted, seen, world));
     }
     actions
@@ -158,7 +158,8 @@ fn write_status((name, uid): (String, String), wanted: Value, seen: &Seen, world
             ["status", "reason", "message"].iter().all(|field| old[*field] == condition[*field])
         })
     });
-    let there = conditions_there && observed["addresses"] == reduced["addresses"];
+    let ports_there = node::port(&reduced).is_none_or(|port| node::port(observed) == Some(port));
+    let there = conditions_there && ports_there && observed["addresses"] == reduced["addresses"];
     let sent = node::with_times(reduced.clone(), observed, world.now);
     let whole = reduced.get("capacity").is_some();
     let stored = capacities(observed);

@@ -40,7 +40,14 @@ fn target(namespace: &str, name: &str) -> Facts {
 
 fn world(targets: Vec<Facts>) -> World {
     let now = Timestamp::from_second(1_000).unwrap();
-    World { targets, nodes: BTreeMap::new(), address: "10.0.0.1".to_owned(), now }
+    World {
+        targets,
+        nodes: BTreeMap::new(),
+        address: "10.0.0.1".to_owned(),
+        ports: BTreeMap::new(),
+        serving: None,
+        now,
+    }
 }
 
 /// What the shell and the API server make of an action.
