@@ -16,6 +16,9 @@ const KUBELET_PORT: u16 = 10_247;
 /// The port of every API server.
 pub const API_PORT: u16 = 6443;
 
+/// The folder below a cluster's own in which fake containers have their logs and run their commands.
+pub const STREAMS: &str = "streams";
+
 const STAGES: &str = include_str!("stages.yaml");
 const AUDIT: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
   "rules": [{"level": "Metadata"}]}"#;
@@ -93,6 +96,10 @@ impl Plane<'_> {
     fn start(&self, program: &str, arguments: &[String]) -> Result<Process> {
         let mut command: Command = self.network.command(&self.binaries.path(program))?;
         command.args(arguments).env_clear().env("HOME", self.folder).current_dir(self.folder);
+        if program == "kwok" {
+            // Commands in fake containers are programs of the machine.
+            command.env("PATH", "/usr/bin:/bin");
+        }
         let log: PathBuf = self.folder.join("logs").join(format!("{program}.log"));
         Process::spawn(program, command, &log)
     }
@@ -137,6 +144,7 @@ impl Plane<'_> {
             format!("--tls-cert-file={}", self.pki("apiserver.crt")),
             format!("--tls-private-key-file={}", self.pki("apiserver.key")),
             format!("--client-ca-file={}", self.pki("ca.crt")),
+            format!("--kubelet-certificate-authority={}", self.pki("ca.crt")),
             format!("--kubelet-client-certificate={}", self.pki("kubelet-client.crt")),
             format!("--kubelet-client-key={}", self.pki("kubelet-client.key")),
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local".into(),
@@ -224,7 +232,10 @@ impl Plane<'_> {
             Some(duration) => format!("\"{}ms\"", duration.as_millis()),
             None => ".metadata.deletionTimestamp".to_owned(),
         };
-        let text = STAGES.replace("@STOPS_AFTER@", &stops_after);
+        let streams = self.folder.join(STREAMS);
+        std::fs::create_dir_all(&streams).context("cannot make the folder of fake containers")?;
+        let streams = streams.display().to_string();
+        let text = STAGES.replace("@STOPS_AFTER@", &stops_after).replace("@STREAMS@", &streams);
         std::fs::write(&stages, text).context("cannot write the stages of kwok")?;
         let kubeconfig = self.folder.join("kwok.kubeconfig");
         self.start(

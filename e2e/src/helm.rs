@@ -24,6 +24,14 @@ pub async fn kubectl(ground: &Ground, cluster: &Cluster, arguments: &[&str]) -> 
 }
 
 async fn run(ground: &Ground, cluster: &Cluster, program: &str, arguments: &[&str]) -> Result<String> {
+    tools::output(command(ground, cluster, program, arguments)?).await
+}
+
+/// A command of helm or kubectl against a cluster, not started yet.
+///
+/// # Errors
+/// When there can be no home for it.
+pub fn command(ground: &Ground, cluster: &Cluster, program: &str, arguments: &[&str]) -> Result<Command> {
     let home = home()?;
     let mut command = Command::new(ground.binaries.path(program));
     command
@@ -33,8 +41,9 @@ async fn run(ground: &Ground, cluster: &Cluster, program: &str, arguments: &[&st
         .env("HOME", &home)
         .env("HELM_CACHE_HOME", home.join("helm-cache"))
         .env("HELM_CONFIG_HOME", home.join("helm-config"))
-        .env("HELM_DATA_HOME", home.join("helm-data"));
-    tools::output(command).await
+        .env("HELM_DATA_HOME", home.join("helm-data"))
+        .kill_on_drop(true);
+    Ok(command)
 }
 
 fn home() -> Result<std::path::PathBuf> {

@@ -7,7 +7,7 @@ use futures::future::LocalBoxFuture;
 use crate::ordinary::{devices, preemption, storage};
 use crate::{
     admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants,
-    identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, targets,
+    identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, streams, targets,
     the_ground, the_recorder, twins,
 };
 
@@ -140,6 +140,16 @@ fn life() -> Vec<Case> {
         case!(services::w36_a_service_that_its_user_shares_is_in_every_target),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
+        case!(streams::w22_w38_logs_with_all_their_options_are_the_delegates, needs_local),
+        case!(streams::case_070_exec_keeps_every_byte_and_exit_code, needs_local),
+        case!(streams::case_130_files_are_copied_and_attach_shows_the_main_process, needs_local),
+        case!(streams::w38_a_forwarded_port_carries_every_byte, needs_local),
+        case!(streams::w38_a_virtual_node_shows_what_its_delegates_use, needs_local),
+        case!(streams::w27_nobody_reaches_a_kubelet_path_without_a_right_to_the_node, needs_local),
+        case!(
+            streams::case_065_each_virtual_node_has_its_port_and_no_request_for_a_certificate_stays,
+            needs_local
+        ),
         case!(ordinary::pods_of_a_cluster_that_is_no_target_are_placed_as_kube_scheduler_would, needs_local),
         case!(preemption::a_pod_makes_room_as_kube_scheduler_makes_it, needs_local),
         case!(storage::storage_is_bound_before_its_pod_as_kube_scheduler_does_it, needs_local),

@@ -33,6 +33,7 @@ mod scene;
 mod services;
 mod silence;
 mod sources;
+mod streams;
 mod targets;
 mod the_ground;
 mod the_recorder;

@@ -1,5 +1,6 @@
 use super::{Action, capacities, plan};
 use crate::facts::{Applied, Facts, Health, Link, Outcome, Reach, Refused, Seen, Summary, World};
+use crate::kubelet::State;
 use crate::node::{self, condition_of};
 use api::Node;
 use api::conditions::{Kind, Reason, is_true};
@@ -256,6 +257,53 @@ fn case_055_a_foreign_ready_condition_is_overwritten_at_once() {
         seen.node.status["conditions"][0]["status"] = json!("Unknown");
     }
     assert_eq!(node_ready(&settle(world))["status"], "True");
+}
+
+fn serving(port: u16, version: &str) -> World {
+    let mut world = settled();
+    world.ports = [(world.targets[0].key.virtual_node(), port)].into();
+    let state = State { status: "True", reason: "CertificateIssued", message: "m".to_owned() };
+    world.serving = Some(state);
+    world.targets[0].health.version = Some(version.to_owned());
+    settle(world)
+}
+
+#[test]
+fn w38_a_node_shows_where_its_kubelet_api_is_and_whether_it_can_be_trusted() {
+    let world = serving(10_251, "v1.37.2");
+    let status = &only_node(&world).status;
+    assert_eq!(status["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10_251);
+    assert_eq!(status["addresses"], json!([{"type": "InternalIP", "address": "10.0.0.1"}]));
+    assert_eq!(condition_of(status, "KubeletServing").unwrap()["reason"], "CertificateIssued");
+    assert_eq!(condition_of(&only_node(&settled()).status, "KubeletServing"), None);
+}
+
+#[test]
+fn web_sockets_are_passed_on_to_targets_that_take_them() {
+    for (version, declared) in [
+        ("v1.37.2", true),
+        ("v1.31.0-gke.1", true),
+        ("1.31+", true),
+        ("v1.30.9", false),
+        ("v1.4", false),
+        ("", false),
+        ("nonsense", false),
+    ] {
+        let world = serving(10_250, version);
+        let features = &only_node(&world).status["declaredFeatures"];
+        assert_eq!(features == &json!(["ExtendWebSocketsToKubelet"]), declared, "{version}: {features}");
+    }
+}
+
+#[test]
+fn a_new_leader_writes_its_address_and_port_at_once() {
+    let mut world = serving(10_250, "v1.37.2");
+    world.address = "10.0.0.2".to_owned();
+    world.ports.values_mut().for_each(|port| *port = 10_252);
+    assert!(plan(&world).iter().any(|action| matches!(action, Action::ApplyStatus { .. })));
+    let status = &only_node(&settle(world)).status.clone();
+    assert_eq!(status["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10_252);
+    assert_eq!(status["addresses"][0]["address"], "10.0.0.2");
 }
 
 #[test]
