@@ -1,11 +1,12 @@
 //! Watches, probers and the loop that decides and writes.
 
 use crate::apply::{Effect, Error, apply, stored};
-use crate::facts::{Facts, Health, Link, Seen, World};
+use crate::facts::{Facts, Health, Link, Reach, Seen, World};
 use crate::kubelet::Surface;
 use crate::plan::{Action, plan};
 use crate::probe::{Prober, Report, probe};
 use crate::{heartbeat, node, strangers};
+use api::conditions::Reason;
 use api::{Node, keys};
 use futures::StreamExt;
 use kube::Api;
@@ -138,9 +139,13 @@ impl Controller {
         if prober.number != report.prober {
             return;
         }
-        let up = matches!(report.health.reach, crate::facts::Reach::Yes);
+        let up = matches!(report.health.reach, Reach::Yes);
         if prober.health.reach != report.health.reach {
             info!(cluster = %report.key, reach = ?report.health.reach, "whether a target answers has changed");
+            let lost = matches!(report.health.reach, Reach::No { reason: Reason::Unreachable, .. });
+            if let Some(surface) = self.place.surface.as_ref().filter(|_| lost) {
+                surface.cut(&report.key);
+            }
         }
         self.rt.metrics.remote_up.with_label_values(&[report.key.to_string().as_str()]).set(i64::from(up));
         prober.health = report.health;
@@ -154,6 +159,9 @@ impl Controller {
             let keep = fingerprint.as_ref() == Some(&prober.fingerprint);
             if !keep {
                 prober.stop.cancel();
+            }
+            if let Some(surface) = self.place.surface.as_ref().filter(|_| !targets.contains_key(key)) {
+                surface.cut(key);
             }
             keep
         });

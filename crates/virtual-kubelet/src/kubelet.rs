@@ -36,7 +36,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use listen::Port;
 use rights::Rights;
-use runtime::{CancellationToken, Chain, Runtime, Seen, Targets, watch};
+use runtime::{CancellationToken, Chain, Runtime, Seen, TargetKey, Targets, watch};
 use serving::Hot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -129,8 +129,6 @@ impl Surface {
             metrics,
             counters: Mutex::default(),
             clock: rt.clock,
-            // Streams outlive a leadership, but not the process.
-            stop: rt.shutdown.clone(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -163,6 +161,11 @@ impl Surface {
                 }
             }
         }
+    }
+
+    /// Ends the streams of a target that is lost.
+    pub(crate) fn cut(&self, target: &TargetKey) {
+        self.shared.finder.streams.cut(&target.to_string());
     }
 
     /// The port of each node.

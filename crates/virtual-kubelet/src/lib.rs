@@ -58,7 +58,8 @@ pub async fn lead(
 /// Leader election cannot be set up.
 pub async fn serve(rt: Runtime, args: KubeletArgs) -> anyhow::Result<()> {
     rt.readiness.set("targets", false);
-    let streams = Streams::default();
+    // Streams outlive a leadership, but not the process.
+    let streams = Streams::new(rt.shutdown.clone());
     let rt = streams.beside(&rt);
     let mut targets = Targets::start(&rt);
     let address = match args.node_address {

@@ -291,7 +291,7 @@ async fn endpoint(ground: &Ground, target: &str) -> Result<(String, String)> {
 }
 
 /// A client of a kubelet API that demands a certificate of the cluster's authority.
-fn caller(ground: &Ground, endpoint: &str, auth: kube::config::AuthInfo) -> Result<kube::Client> {
+fn caller(ground: &Ground, endpoint: &str, auth: AuthInfo) -> Result<kube::Client> {
     let mut config = kube::Config::new(endpoint.parse().context("not a URL")?);
     let authority = CertificateDer::from_pem_slice(ground.cluster(SOURCE)?.authority.as_bytes());
     config.root_cert = Some(vec![authority.context("no authority")?.to_vec()]);

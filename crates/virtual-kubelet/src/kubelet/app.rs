@@ -18,7 +18,7 @@ use http::{HeaderValue, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use kube::Api;
 use kube::api::ListParams;
-use runtime::{CancellationToken, Clock};
+use runtime::Clock;
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,6 @@ pub(crate) struct Shared {
     /// By node.
     pub(crate) counters: Mutex<HashMap<String, Counters>>,
     pub(crate) clock: Clock,
-    pub(crate) stop: CancellationToken,
 }
 
 /// The kubelet API of one node.
@@ -157,7 +156,7 @@ impl App {
                     upgrade,
                 };
                 let open = shared.metrics.open(route.as_str());
-                relay::upgrade(&delegate, wanted, open, shared.stop.clone()).await
+                relay::upgrade(&delegate, wanted, open).await
             }
         }
     }

@@ -6,7 +6,7 @@ use api::{Pod, PodChaperon, keys};
 use http::StatusCode;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use runtime::{Chain, Class, Connection, Target, Targets, class};
+use runtime::{CancellationToken, Chain, Class, Connection, Target, Targets, class};
 use std::sync::Arc;
 
 /// Where a delegate is.
@@ -16,6 +16,8 @@ pub(crate) struct Delegate {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Cancelled when its cluster is lost.
+    pub(crate) end: CancellationToken,
 }
 
 /// An answer that is no success.
@@ -106,7 +108,10 @@ impl Finder {
             elected.map_or(allowed, |uid| metadata.uid.as_deref() == Some(uid))
         });
         match (candidates.next().and_then(|metadata| metadata.name.clone()), candidates.next()) {
-            (Some(name), None) => Ok(Delegate { client, namespace: namespace.clone(), name }),
+            (Some(name), None) => {
+                let end = self.streams.end_of(&target.key.to_string());
+                Ok(Delegate { client, namespace: namespace.clone(), name, end })
+            }
             (Some(_), Some(_)) => Err(Refusal::new(
                 StatusCode::CONFLICT,
                 format!("pod {namespace}/{name} has several delegates in target {}", target.key),

@@ -7,9 +7,11 @@
 use super::find::{Delegate, Refusal};
 use super::metrics::Open;
 use super::route::{Upgrade, logs_of, upgrade_of};
+use axum::BoxError;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use futures::{FutureExt, StreamExt};
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use http::header::{CONTENT_TYPE, UPGRADE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -61,7 +63,13 @@ pub(crate) async fn logs(
     }
     let content = answer.headers().get(CONTENT_TYPE).cloned();
     // The target's end of the stream is the caller's: both hang on one body.
-    let stream = answer.into_body().into_data_stream().inspect(move |_bytes| {
+    let end = delegate.end.clone();
+    let bytes = answer.into_body().into_data_stream().map_err(BoxError::from);
+    let bytes = bytes.take_until(end.clone().cancelled_owned());
+    // Who reads on is told that there would have been more.
+    let lost = async move { end.is_cancelled().then(|| Err("the target is lost".into())) };
+    let lost = futures::stream::once(lost).filter_map(std::future::ready);
+    let stream = bytes.chain(lost).inspect(move |_bytes: &Result<Bytes, BoxError>| {
         let _held = &open;
     });
     let mut response = Body::from_stream(stream).into_response();
@@ -96,7 +104,6 @@ pub(crate) async fn upgrade(
     delegate: &Delegate,
     wanted: Wanted<'_>,
     open: Open,
-    stop: CancellationToken,
 ) -> Result<Response, Refusal> {
     if !wanted.headers.contains_key(UPGRADE) {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "the request asks for no upgrade"));
@@ -114,6 +121,7 @@ pub(crate) async fn upgrade(
         return Err(refused(answer).await);
     }
     let headers = agreed(answer.headers());
+    let end = delegate.end.clone();
     let there = hyper::upgrade::on(answer);
     tokio::spawn(async move {
         let _held = open;
@@ -124,7 +132,7 @@ pub(crate) async fn upgrade(
                 return;
             }
         };
-        pass(TokioIo::new(here), TokioIo::new(there), stop).await;
+        pass(TokioIo::new(here), TokioIo::new(there), end).await;
     });
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
     *response.headers_mut() = headers;
