@@ -43,6 +43,7 @@ impl Action {
             Action::RecordProblem(_) => "record_problem",
             Action::RecordLost(_) => "record_lost",
             Action::CopyAnnotations(_) => "copy_annotations",
+            Action::AddEphemeral(_) => "add_ephemeral",
             Action::DeleteDelegate(_) => "delete_delegate",
             Action::DiscardDelegate => "discard_delegate",
             Action::RevokeDelegate => "revoke_delegate",
@@ -101,6 +102,7 @@ impl<'a> Hands<'a> {
                 self.write_status(chaperon, status).await
             }
             Action::CopyAnnotations(changes) => self.copy_annotations(chaperon, changes).await,
+            Action::AddEphemeral(containers) => self.add_ephemeral(pod, containers).await,
             Action::DeleteDelegate(grace) => self.delete(pod, *grace, None).await,
             Action::RevokeDelegate => {
                 info!(namespace = self.key.namespace, chaperon = self.key.name, "revokes the delegate");
@@ -121,6 +123,24 @@ impl<'a> Hands<'a> {
                 None => Ok(()),
             },
         }
+    }
+
+    /// A strategic merge adds them by their names beside those that are there.
+    async fn add_ephemeral(&self, pod: &Pod, containers: &[Value]) -> Result<(), Error> {
+        let patch = Patch::Strategic(
+            json!({"metadata": {"uid": pod.uid()}, "spec": {delegate::EPHEMERAL: containers}}),
+        );
+        let params = patching(&self.context.manager);
+        let patched =
+            self.pods.patch_subresource("ephemeralcontainers", &self.key.name, &params, &patch).await;
+        let failed = |source| Error::Write {
+            verb: "add ephemeral containers to",
+            kind: "pod",
+            object: self.key.to_string(),
+            source,
+        };
+        self.context.cache.learn_pod(patched.map_err(failed)?);
+        Ok(())
     }
 
     /// Logs and counts what a new status means.

@@ -3,7 +3,7 @@
 //! The answer of each write goes in as well, so that a decision never rests on a state older than what this
 //! process wrote itself. Of two states of an object the one with the higher resourceVersion counts.
 
-use crate::delegate::belongs;
+use crate::delegate::{EPHEMERAL, belongs};
 use crate::plan::{Creation, Delegate, Observed, Staging};
 use crate::stock::Stock;
 use api::references::{References, of_pod};
@@ -139,7 +139,12 @@ impl Entry {
         let (Some(chaperon), Delegate::Present(pod)) = (&mut self.chaperon, &self.delegate) else { return };
         if belongs(pod, chaperon) && chaperon.spec.get("containers").is_some() {
             let policy = chaperon.spec.get("restartPolicy").cloned().unwrap_or_default();
-            Arc::make_mut(chaperon).spec = json!({"restartPolicy": policy});
+            let mut kept = json!({"restartPolicy": policy});
+            // They are added to the delegate while it runs.
+            if let Some(ephemeral) = chaperon.spec.get(EPHEMERAL) {
+                kept[EPHEMERAL] = ephemeral.clone();
+            }
+            Arc::make_mut(chaperon).spec = kept;
         }
     }
 }
@@ -167,7 +172,13 @@ fn key_of(metadata: &kube::api::ObjectMeta) -> Key {
 
 fn trimmed_pod(mut pod: Pod) -> Arc<Pod> {
     pod.metadata.managed_fields = None;
-    pod.spec = json!({"nodeName": pod.node()});
+    let mut kept = json!({"nodeName": pod.node()});
+    let ephemeral = pod.spec.get(EPHEMERAL).and_then(serde_json::Value::as_array).into_iter().flatten();
+    let names: Vec<_> = ephemeral.map(|container| json!({"name": container["name"]})).collect();
+    if !names.is_empty() {
+        kept[EPHEMERAL] = json!(names);
+    }
+    pod.spec = kept;
     Arc::new(pod)
 }
 

@@ -32,13 +32,20 @@ const OUT_OF: &str = "OutOf";
 const ENDED_BY_KUBELET: &[&str] =
     &["DeadlineExceeded", "Evicted", "NodeShutdown", "Preempting", "Shutdown", "Terminated"];
 
+/// The field of a spec with containers that are added to a pod while it runs, for people who look for a fault.
+pub(crate) const EPHEMERAL: &str = "ephemeralContainers";
+
 /// The pod that stands for a PodChaperon: its name, labels, annotations and spec, and a finalizer that
 /// holds its last status until that is recorded. With a node it needs no scheduler any more.
 #[must_use]
 pub fn build(chaperon: &PodChaperon, node: Option<&str>) -> Pod {
     let mut pod = Pod { spec: chaperon.spec.clone(), ..Pod::default() };
-    if let (Some(node), Some(spec)) = (node, pod.spec.as_object_mut()) {
-        spec.insert("nodeName".to_owned(), Value::from(node));
+    if let Some(spec) = pod.spec.as_object_mut() {
+        // Those belonged to an earlier pod; none is created with them.
+        spec.remove(EPHEMERAL);
+        if let Some(node) = node {
+            spec.insert("nodeName".to_owned(), Value::from(node));
+        }
     }
     pod.metadata.name = Some(chaperon.name().to_owned());
     pod.metadata.namespace = Some(chaperon.namespace().to_owned());
@@ -54,6 +61,15 @@ pub fn build(chaperon: &PodChaperon, node: Option<&str>) -> Pod {
         block_owner_deletion: Some(true),
     }]);
     pod
+}
+
+/// The ephemeral containers that a delegate lacks.
+pub(crate) fn lacks(chaperon: &PodChaperon, pod: &Pod) -> Vec<Value> {
+    let of = |spec: &Value| spec.get(EPHEMERAL).and_then(Value::as_array).cloned().unwrap_or_default();
+    let there = of(&pod.spec);
+    let mut wanted = of(&chaperon.spec);
+    wanted.retain(|container| !there.iter().any(|known| known["name"] == container["name"]));
+    wanted
 }
 
 /// Whether the pod is controlled by a PodChaperon, this one or a predecessor of its name.

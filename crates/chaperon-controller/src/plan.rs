@@ -1,8 +1,8 @@
 //! What is done about one PodChaperon and the pod of its name.
 
 use crate::delegate::{
-    belongs, has_ended, has_spec, has_stopped, is_delegate, is_refused, needs_no_scheduler, runs_for_ever,
-    was_collected, was_refused,
+    belongs, has_ended, has_spec, has_stopped, is_delegate, is_refused, lacks, needs_no_scheduler,
+    runs_for_ever, was_collected, was_refused,
 };
 use crate::mirror::{annotation_changes, copy_status, until};
 use crate::status::{DELEGATE_CREATED, LOST, Problem, is_false, lost, same, without_delegate};
@@ -104,6 +104,8 @@ pub enum Action {
     RecordLost(Value),
     /// Changes annotations of the PodChaperon; `None` removes one.
     CopyAnnotations(BTreeMap<String, Option<String>>),
+    /// Adds ephemeral containers to the delegate.
+    AddEphemeral(Vec<Value>),
     /// Deletes the delegate, with a grace period in seconds instead of its own.
     DeleteDelegate(Option<u32>),
     /// Deletes a delegate that a kubelet refused.
@@ -276,6 +278,11 @@ fn keep(chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> Plan {
     copy_status(&mut plan, chaperon, pod, seen);
     let changes = annotation_changes(chaperon, pod);
     plan.push_if(!changes.is_empty(), Action::CopyAnnotations(changes));
+    let ephemeral = lacks(chaperon, pod);
+    plan.push_if(
+        !ended && !is_terminal(pod.phase()) && !ephemeral.is_empty(),
+        Action::AddEphemeral(ephemeral),
+    );
     plan
 }
 

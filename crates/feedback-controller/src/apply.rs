@@ -89,7 +89,13 @@ pub(crate) async fn apply(
         Action::Tell(cause, remains) => Ok(tell(context, proxy, *cause, *remains).await),
         Action::Release => release(context, key, proxy).await,
         Action::DeleteProxy => delete_proxy(context, proxy).await,
-        Action::PassGrace(chaperon, seconds) => pass_grace(context, chaperon, *seconds).await,
+        Action::PassGrace(chaperon, seconds) => {
+            let annotations = json!({keys::DELETION_GRACE_SECONDS: seconds.to_string()});
+            pass_down(context, chaperon, json!({"metadata": {"annotations": annotations}})).await
+        }
+        Action::PassEphemeral(chaperon, containers) => {
+            pass_down(context, chaperon, json!({"spec": {"ephemeralContainers": containers}})).await
+        }
         Action::LookUpParent | Action::DeleteChaperon(_) | Action::SweepChaperon(_) => {
             Err(Error::Stale { object: key.to_string() })
         }
@@ -280,12 +286,10 @@ fn link(context: &Context, chaperon: &Chaperon) -> Result<std::sync::Arc<Link>, 
     found.ok_or_else(|| Error::NoLink { object: format!("{}/{}", chaperon.namespace, chaperon.name) })
 }
 
-async fn pass_grace(context: &Context, chaperon: &Chaperon, seconds: i64) -> Result<Done, Error> {
+/// Changes a PodChaperon by a merge patch.
+async fn pass_down(context: &Context, chaperon: &Chaperon, mut patch: Value) -> Result<Done, Error> {
     let link = link(context, chaperon)?;
-    let patch = json!({"metadata": {
-        "uid": chaperon.uid,
-        "annotations": {keys::DELETION_GRACE_SECONDS: seconds.to_string()},
-    }});
+    patch["metadata"]["uid"] = json!(chaperon.uid);
     let api = link.chaperons(&chaperon.namespace);
     match of_target(
         &link,
@@ -296,7 +300,7 @@ async fn pass_grace(context: &Context, chaperon: &Chaperon, seconds: i64) -> Res
             Ok(Done::Wrote)
         }
         Err(error) if is_over(&error) => Ok(Done::Wrote),
-        Err(error) => Err(failed("pass the grace period to PodChaperon", &chaperon.name)(error)),
+        Err(error) => Err(failed("pass a change to PodChaperon", &chaperon.name)(error)),
     }
 }
 

@@ -204,6 +204,7 @@ fn name(action: &Action) -> &'static str {
         Action::Release => "release",
         Action::DeleteProxy => "delete_proxy",
         Action::PassGrace(_, _) => "pass_grace",
+        Action::PassEphemeral(_, _) => "pass_ephemeral",
         Action::DeleteChaperon(_) => "delete_chaperon",
         Action::SweepChaperon(_) => "sweep_chaperon",
     }

@@ -92,6 +92,8 @@ pub(crate) enum Action {
     /// Ends the proxy: a delete with grace 0 and its UID.
     DeleteProxy,
     PassGrace(Arc<Chaperon>, i64),
+    /// Passes ephemeral containers down.
+    PassEphemeral(Arc<Chaperon>, Value),
     DeleteChaperon(Arc<Chaperon>),
     /// The same for one that is allowed and whose parent is gone: only a few in a while.
     SweepChaperon(Arc<Chaperon>),
@@ -165,6 +167,9 @@ fn alive(seen: &Observed, proxy: &Proxy) -> Plan {
         }
         Remote::Present(chaperon) => {
             let mut plan = copy(seen, proxy, chaperon, COALESCE);
+            if !proxy.ephemeral.is_empty() && proxy.ephemeral != chaperon.ephemeral && !is_over(proxy) {
+                plan.actions.push(Action::PassEphemeral(Arc::clone(chaperon), proxy.ephemeral.value()));
+            }
             let losers = doomed(seen);
             if seen.age >= LOSERS {
                 plan.actions.extend(losers);

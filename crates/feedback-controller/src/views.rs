@@ -21,6 +21,10 @@ impl Compact {
         Self(value.to_string().into())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn mentions(&self, text: &str) -> bool {
         self.0.contains(text)
     }
@@ -51,6 +55,8 @@ pub(crate) struct Proxy {
     pub(crate) submitted: BTreeMap<String, String>,
     /// Of containers, init containers and ephemeral containers.
     pub(crate) containers: [Vec<String>; 3],
+    /// The ephemeral containers; empty text for none.
+    pub(crate) ephemeral: Compact,
     pub(crate) readiness_gates: Vec<String>,
     /// Whether no end of its containers is an end of the pod.
     pub(crate) is_endless: bool,
@@ -89,6 +95,7 @@ impl Proxy {
             annotations: mirrored_annotations(pod.metadata.annotations.as_ref()),
             submitted: submitted(pod),
             containers: CONTAINERS.map(|(spec, _)| names(spec, "name")),
+            ephemeral: ephemeral(&pod.spec),
             readiness_gates: names("readinessGates", "conditionType"),
             is_endless: !matches!(pod.spec["restartPolicy"].as_str(), Some("Never" | "OnFailure")),
             status: Compact::new(&pod.status),
@@ -102,6 +109,14 @@ impl Proxy {
 
     pub(crate) fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The ephemeral containers of a spec.
+fn ephemeral(spec: &Value) -> Compact {
+    match spec["ephemeralContainers"].as_array() {
+        Some(containers) if !containers.is_empty() => Compact::new(&spec["ephemeralContainers"]),
+        Some(_) | None => Compact::default(),
     }
 }
 
@@ -154,6 +169,8 @@ pub(crate) struct Chaperon {
     /// Grace period in seconds that we passed down.
     pub(crate) grace: Option<i64>,
     pub(crate) annotations: BTreeMap<String, String>,
+    /// The ephemeral containers that we passed down; empty text for none.
+    pub(crate) ephemeral: Compact,
     pub(crate) status: Compact,
 }
 
@@ -175,6 +192,7 @@ impl Chaperon {
             is_revoked: chaperon.is_revoked() && confirms_revocation(&chaperon.status),
             grace: chaperon.annotation(keys::DELETION_GRACE_SECONDS).and_then(|seconds| seconds.parse().ok()),
             annotations: mirrored_annotations(chaperon.metadata.annotations.as_ref()),
+            ephemeral: ephemeral(&chaperon.spec),
             status: Compact::new(&chaperon.status),
         }
     }

@@ -145,6 +145,7 @@ fn life() -> Vec<Case> {
         case!(streams::case_130_files_are_copied_and_attach_shows_the_main_process, needs_local),
         case!(streams::w38_a_forwarded_port_carries_every_byte, needs_local),
         case!(streams::w38_a_virtual_node_shows_what_its_delegates_use, needs_local),
+        case!(streams::w37_a_debug_container_runs_in_the_delegate_and_shows_on_the_pod, needs_local),
         case!(streams::w27_nobody_reaches_a_kubelet_path_without_a_right_to_the_node, needs_local),
         case!(
             streams::case_065_each_virtual_node_has_its_port_and_no_request_for_a_certificate_stays,

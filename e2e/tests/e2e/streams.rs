@@ -491,3 +491,23 @@ pub(crate) async fn w38_a_virtual_node_shows_what_its_delegates_use(ground: &Gro
     definitions.delete("pods.metrics.k8s.io", &DeleteParams::default()).await?;
     streams.scene.close().await
 }
+
+pub(crate) async fn w37_a_debug_container_runs_in_the_delegate_and_shows_on_the_pod(
+    ground: &Ground,
+) -> Result<()> {
+    let streams = Streams::open(ground, "streams-debug", &["main"]).await?;
+    let arguments = ["debug", "pod/pod", "--image=nowhere.example/debug:1", "-c", "debugger", "--", "sh"];
+    let done = finish(streams.kubectl("true", &arguments)?, &[]).await?;
+    ensure!(done.code == Some(0), "kubectl debug: {}", done.errors);
+    until(LONG, "the pod shows that its debug container runs", async || {
+        let status = json!(streams.scene.pods().get("pod").await?.status);
+        let debugger = status.pointer("/ephemeralContainerStatuses/0").context("no status")?;
+        let runs = debugger["name"] == "debugger" && debugger.pointer("/state/running").is_some();
+        Ok(runs.then_some(()))
+    })
+    .await?;
+    let command = ["exec", "pod", "-c", "debugger", "--", "sh", "-c", "echo inside; exit 3"];
+    let done = finish(streams.kubectl("true", &command)?, &[]).await?;
+    ensure!(done.code == Some(3) && done.output == b"inside\n", "{:?} {}", done.code, done.errors);
+    streams.scene.close().await
+}

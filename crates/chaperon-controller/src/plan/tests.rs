@@ -143,6 +143,10 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
                 };
             }
         }),
+        Action::AddEphemeral(containers) => {
+            let names = json!(containers);
+            seen.with_pod(|pod| pod.spec["ephemeralContainers"] = names)
+        }
         Action::DeleteDelegate(grace) => settle(seen.pod_deleted().with_pod(|pod| {
             pod.metadata.deletion_grace_period_seconds = Some(grace.map_or(30, i64::from));
         })),
@@ -680,4 +684,22 @@ fn what_nobody_has_asked_for_is_read_before_a_delegate_is_created() {
     let secret = Reference { kind: Kind::Secret, name: "s".to_owned() };
     let unread = Observed { staging: Staging::Unread(vec![secret.clone()]), ..elected("Always") };
     assert_eq!(plan(&unread).actions, [Action::ReadReferences(vec![secret])]);
+}
+
+#[test]
+fn w37_a_debug_container_is_added_to_a_delegate_that_runs_and_to_no_other() {
+    let debugged = |seen: Observed| {
+        seen.with_chaperon(|chaperon| chaperon.spec["ephemeralContainers"] = json!([{"name": "debugger"}]))
+    };
+    let add = Action::AddEphemeral(vec![json!({"name": "debugger"})]);
+    let in_phase = |phase: &str| {
+        let phase = phase.to_owned();
+        debugged(running("Always")).with_pod(|pod| pod.status = json!({"phase": phase}))
+    };
+    assert!(plan(&in_phase("Running")).actions.contains(&add));
+    let settled = obey(in_phase("Running"), &add);
+    assert!(!plan(&settled).actions.contains(&add));
+    assert!(!plan(&in_phase("Succeeded")).actions.contains(&add));
+    let made = build(debugged(elected("Always")).chaperon.as_ref().unwrap(), Some("n"));
+    assert_eq!(made.spec.get("ephemeralContainers"), None);
 }

@@ -31,6 +31,7 @@ fn chaperon(target: &str, uid: &str, phase: &str) -> Chaperon {
         is_revoked: false,
         grace: None,
         annotations: BTreeMap::new(),
+        ephemeral: Compact::default(),
         status: Compact::new(&status(phase)),
     }
 }
@@ -113,6 +114,13 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
                 seen.delegate = Remote::Present(Arc::new(Chaperon { grace, ..chaperon.as_ref().clone() }));
             }
         }
+        Action::PassEphemeral(_, containers) => {
+            if let Remote::Present(chaperon) = &seen.delegate {
+                let ephemeral = Compact::new(containers);
+                seen.delegate =
+                    Remote::Present(Arc::new(Chaperon { ephemeral, ..chaperon.as_ref().clone() }));
+            }
+        }
         Action::DeleteChaperon(gone) | Action::SweepChaperon(gone) => {
             if matches!(&seen.delegate, Remote::Present(chaperon) if chaperon.uid == gone.uid) {
                 seen.delegate = Remote::Missing;
@@ -144,6 +152,7 @@ fn words(actions: &[Action]) -> Vec<String> {
             format!("tell {}{}", cause.reason(), if *remains { " and what may be left" } else { "" })
         }
         Action::PassGrace(_, seconds) => format!("grace {seconds}"),
+        Action::PassEphemeral(_, containers) => format!("ephemeral {}", containers[0]["name"]),
         Action::DeleteChaperon(chaperon) => format!("delete {}", chaperon.uid),
         Action::SweepChaperon(chaperon) => format!("sweep {}", chaperon.uid),
         Action::LookUpDelegate => "delegate?".to_owned(),
@@ -445,4 +454,16 @@ fn w18_a_deleted_pod_of_a_removed_target_is_freed() {
 fn causes_have_words_of_their_own() {
     let words = [Cause::Deleted, Cause::DelegateLost, Cause::TargetRemoved].map(Cause::reason);
     assert_eq!(words.iter().collect::<BTreeSet<_>>().len(), 3);
+}
+
+#[test]
+fn w37_a_debug_container_is_passed_down_once() {
+    let ephemeral = Compact::new(&serde_json::json!([{"name": "debugger"}]));
+    let debugged = with(|proxy| proxy.ephemeral = ephemeral.clone());
+    let seen = Observed { proxy: debugged.clone(), is_mirrored: true, ..running() };
+    check(seen, &["ephemeral \"debugger\""]);
+    let passed = Arc::new(Chaperon { ephemeral, ..chaperon("t1", "c", "Running") });
+    let seen =
+        Observed { proxy: debugged, delegate: Remote::Present(passed), is_mirrored: true, ..running() };
+    check(seen, &[]);
 }
