@@ -145,6 +145,7 @@ impl Plane<'_> {
             format!("--tls-private-key-file={}", self.pki("apiserver.key")),
             format!("--client-ca-file={}", self.pki("ca.crt")),
             format!("--kubelet-certificate-authority={}", self.pki("ca.crt")),
+            "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname".into(),
             format!("--kubelet-client-certificate={}", self.pki("kubelet-client.crt")),
             format!("--kubelet-client-key={}", self.pki("kubelet-client.key")),
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local".into(),

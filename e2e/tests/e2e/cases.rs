@@ -141,7 +141,7 @@ fn life() -> Vec<Case> {
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
         case!(streams::w22_w38_logs_with_all_their_options_are_the_delegates, needs_local),
-        case!(streams::case_070_exec_keeps_every_byte_and_exit_code, needs_local),
+        case!(streams::case_070_exec_keeps_every_byte_and_word, needs_local),
         case!(streams::case_130_files_are_copied_and_attach_shows_the_main_process, needs_local),
         case!(streams::w38_a_forwarded_port_carries_every_byte, needs_local),
         case!(streams::w38_a_virtual_node_shows_what_its_delegates_use, needs_local),
