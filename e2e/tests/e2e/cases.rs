@@ -7,8 +7,8 @@ use futures::future::LocalBoxFuture;
 use crate::ordinary::{devices, preemption, storage};
 use crate::{
     admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants,
-    identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, streams, targets,
-    the_ground, the_recorder, twins,
+    identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, streams,
+    targets, the_ground, the_recorder, twins,
 };
 
 /// What a test does.

@@ -170,7 +170,8 @@ pub(crate) async fn case_070_exec_keeps_every_byte_and_word(ground: &Ground) -> 
         ensure!(done.code == Some(0) && done.output == b"out\n", "{:?} {}", done.code, done.errors);
         ensure!(done.errors == "err\n", "{:?}", done.errors);
         // What the kubelet says of a command that fails passes word for word.
-        let command = streams.kubectl(web_sockets, &["exec", "pod", "--", "sh", "-c", "echo out; exit 137"])?;
+        let command =
+            streams.kubectl(web_sockets, &["exec", "pod", "--", "sh", "-c", "echo out; exit 137"])?;
         let done = finish(command, &[]).await?;
         ensure!(done.code != Some(0) && done.output == b"out\n", "{:?}", done.code);
         ensure!(done.errors.contains("137"), "{:?}", done.errors);
