@@ -12,7 +12,7 @@ use runtime::metrics::register;
 use scheduling::{Lengths, Stopwatch};
 
 use crate::plan::{Admission, Attempt, Counts, Waiting};
-use timing::Timing;
+use timing::{Timing, Timings};
 use upstream::Upstream;
 
 #[derive(Debug, Clone)]
@@ -24,6 +24,7 @@ pub struct Metrics {
     expired: IntCounterVec,
     dry_runs: IntCounterVec,
     upstream: Upstream,
+    timings: Timings,
 }
 
 impl Metrics {
@@ -56,12 +57,13 @@ impl Metrics {
             expired: counter("reservations_ended_total", "Reservations taken back, by cause.", "cause")?,
             dry_runs: counter("dry_runs_total", "Dry-run creations by answer.", "answer")?,
             upstream: Upstream::new(registry)?,
+            timings: Timings::new(registry)?,
         })
     }
 
     /// Measures plugins for the pods of one scheduler name.
     pub fn stopwatch(&self, profile: &str) -> Arc<dyn Stopwatch> {
-        Arc::new(Timing::new(&self.upstream, profile))
+        Arc::new(Timing::new(&self.timings, profile))
     }
 
     pub fn decided(&self, seconds: f64, counts: &Counts) {

@@ -2,26 +2,49 @@
 
 use std::time::{Duration, Instant};
 
-use prometheus::HistogramVec;
+use prometheus::{HistogramOpts, HistogramVec, Registry, exponential_buckets};
+use runtime::metrics::register;
 use scheduling::{Point, Stopwatch};
 
-use super::upstream::Upstream;
-
-pub(super) struct Timing {
-    start: Instant,
+/// The metrics of all profiles.
+#[derive(Debug, Clone)]
+pub(super) struct Timings {
     plugin: HistogramVec,
     point: HistogramVec,
+}
+
+impl Timings {
+    pub(super) fn new(registry: &Registry) -> prometheus::Result<Self> {
+        let plugin = HistogramOpts::new(
+            "scheduler_plugin_execution_duration_seconds",
+            "Time of a plugin at an extension point in one try, for all nodes together; one try in ten counts.",
+        )
+        .buckets(exponential_buckets(0.000_01, 1.5, 20)?);
+        let point = HistogramOpts::new(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Time of all plugins at an extension point in one try; one try in ten counts.",
+        )
+        .buckets(exponential_buckets(0.000_1, 2.0, 12)?);
+        Ok(Self {
+            plugin: register(
+                registry,
+                &HistogramVec::new(plugin, &["plugin", "extension_point", "status"])?,
+            )?,
+            point: register(registry, &HistogramVec::new(point, &["extension_point", "status", "profile"])?)?,
+        })
+    }
+}
+
+/// The clock and the metrics of one profile.
+pub(super) struct Timing {
+    start: Instant,
+    timings: Timings,
     profile: String,
 }
 
 impl Timing {
-    pub(super) fn new(upstream: &Upstream, profile: &str) -> Self {
-        Self {
-            start: Instant::now(),
-            plugin: upstream.plugin_duration.clone(),
-            point: upstream.point_duration.clone(),
-            profile: profile.to_owned(),
-        }
+    pub(super) fn new(timings: &Timings, profile: &str) -> Self {
+        Self { start: Instant::now(), timings: timings.clone(), profile: profile.to_owned() }
     }
 }
 
@@ -41,26 +64,24 @@ impl Stopwatch for Timing {
 
     fn plugin(&self, plugin: &'static str, point: Point, nanoseconds: u64, rejected: bool) {
         let labels = [plugin, point.name(), status(rejected)];
-        self.plugin.with_label_values(&labels).observe(seconds(nanoseconds));
+        self.timings.plugin.with_label_values(&labels).observe(seconds(nanoseconds));
     }
 
     fn point(&self, point: Point, nanoseconds: u64, rejected: bool) {
         let labels = [point.name(), status(rejected), self.profile.as_str()];
-        self.point.with_label_values(&labels).observe(seconds(nanoseconds));
+        self.timings.point.with_label_values(&labels).observe(seconds(nanoseconds));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use prometheus::Registry;
-
     use super::*;
 
     #[test]
     fn what_plugins_take_has_the_names_that_dashboards_know() {
         let registry = Registry::new();
-        let upstream = Upstream::new(&registry).expect("registered");
-        let timing = Timing::new(&upstream, "default-scheduler");
+        let timings = Timings::new(&registry).expect("registered");
+        let timing = Timing::new(&timings, "default-scheduler");
         timing.plugin("NodePorts", Point::Filter, 20_000, true);
         timing.point(Point::Filter, 300_000, false);
         let families = registry.gather();

@@ -21,8 +21,6 @@ pub(super) struct Upstream {
     sli_duration: HistogramVec,
     unschedulable: IntGaugeVec,
     cache: IntGaugeVec,
-    pub(super) plugin_duration: HistogramVec,
-    pub(super) point_duration: HistogramVec,
     pub(super) preemptions: IntCounter,
     pub(super) victims: Histogram,
 }
@@ -63,16 +61,6 @@ impl Upstream {
             "How many pods had to make room for one.",
             &exponential_buckets(1.0, 2.0, 7)?,
         );
-        let plugin = histogram(
-            "plugin_execution_duration_seconds",
-            "Time of a plugin at an extension point in one try, for all nodes together; one try in ten counts.",
-            &exponential_buckets(0.000_01, 1.5, 20)?,
-        );
-        let point = histogram(
-            "framework_extension_point_duration_seconds",
-            "Time of all plugins at an extension point in one try; one try in ten counts.",
-            &exponential_buckets(0.000_1, 2.0, 12)?,
-        );
         let pending = named("pending_pods", "Pods that wait, by part of the queue.");
         let incoming = named("queue_incoming_pods_total", "Pods that entered a part of the queue, by cause.");
         let attempts = named("schedule_attempts_total", "Tries to place a pod, by result.");
@@ -88,14 +76,6 @@ impl Upstream {
             sli_duration: keep(registry, HistogramVec::new(sli, &["attempts"]))?,
             unschedulable: keep(registry, IntGaugeVec::new(unschedulable, &["plugin", "profile"]))?,
             cache: keep(registry, IntGaugeVec::new(cache, &["type"]))?,
-            plugin_duration: keep(
-                registry,
-                HistogramVec::new(plugin, &["plugin", "extension_point", "status"]),
-            )?,
-            point_duration: keep(
-                registry,
-                HistogramVec::new(point, &["extension_point", "status", "profile"]),
-            )?,
             preemptions: keep(
                 registry,
                 IntCounter::new(
