@@ -92,7 +92,11 @@ async fn guards(cluster: &Cluster) -> Result<()> {
     let budgets: Api<PodDisruptionBudget> = cluster.api(PODS);
     until(SOON, "the budget allows no disruption of its one pod", async || {
         let status = budgets.get("guards").await?.status.context("no status")?;
-        ensure!(status.current_healthy == Some(1) && status.disruptions_allowed == Some(0), "{}", json!(status));
+        ensure!(
+            status.current_healthy == Some(1) && status.disruptions_allowed == Some(0),
+            "{}",
+            json!(status)
+        );
         Ok(Some(()))
     })
     .await
