@@ -137,6 +137,11 @@ pub const IS_DELEGATE: &str = key!("is-delegate");
 pub const GLOBAL: &str = key!("global");
 /// Annotation of a followed Service: what the user selects, as `key=value,key=value`.
 pub const ORIGINAL_SELECTOR: &str = key!("original-selector");
+/// Annotation of a Target or ClusterTarget: `from=to,…`, classes of Ingresses in the source and there.
+pub const INGRESS_CLASSES: &str = key!("ingress-classes");
+/// Annotation of a Target or ClusterTarget: `from=to,…`, hosts of Ingresses, or their ends behind a dot, in the
+/// source and there.
+pub const INGRESS_HOSTS: &str = key!("ingress-hosts");
 /// Value of the annotation [`FOLLOW`]: this object may be copied.
 pub const FOLLOW_ALLOWED: &str = "allowed";
 /// Reason of [`DELEGATE_CREATED`]: objects that the pod names are not there yet.

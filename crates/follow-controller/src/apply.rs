@@ -151,9 +151,8 @@ impl Hands<'_> {
         let uid = original.metadata.uid.clone().unwrap_or_default();
         let kind = self.object.kind;
         let content = Content::new(kind, &original.metadata, whole(&original), &self.context.rules);
-        let keeps_labels = self.context.store().keeps_labels(&link.key);
-        let side = Side::Original { keeps_labels };
-        let body = shape::body(kind, &original.metadata, whole(&original), side);
+        let view = self.context.store().view(&link.key);
+        let body = shape::body(kind, &original.metadata, whole(&original), Side::Original(&view));
         let way = Way {
             cluster_name: &self.context.cluster_name,
             own_uid: &self.context.own_uid,
@@ -323,7 +322,10 @@ impl Hands<'_> {
             (source, patch)
         } else {
             let Some(source) = self.context.store().source(self.object) else { return Ok(Learned::Nothing) };
-            let patch = marking(&source, held);
+            let mut patch = marking(&source, held);
+            if self.object.kind == Kind::Ingress {
+                patch["metadata"]["annotations"] = json!({keys::GLOBAL: held.then_some("true")});
+            }
             (source, patch)
         };
         let params = patching(&self.context.rt.manager());

@@ -2,7 +2,7 @@
 
 use crate::apply::apply;
 use crate::args::FollowArgs;
-use crate::kinds::{ConfigMaps, Kind, Marker, Object, Raw, Secrets, Services};
+use crate::kinds::{ConfigMaps, Ingresses, Kind, Marker, Object, Raw, Secrets, Services};
 use crate::link;
 use crate::metrics::Metrics;
 use crate::plan::plan;
@@ -107,7 +107,7 @@ pub(crate) async fn run(seat: Seat, stop: CancellationToken) -> anyhow::Result<(
         sources::<ConfigMaps>(&context, ""),
         // The releases of Helm are large, many, and nobody's volume.
         sources::<Secrets>(&context, "type!=helm.sh/release.v1"),
-        services(&context),
+        leaders(&context),
         resync(&context),
         targets.drive(context.stop.clone(), follow),
         context.queue.run(context.stop.clone(), work),
@@ -185,33 +185,38 @@ async fn sources<M: Marker>(context: &Context, fields: &str) {
     }
 }
 
-/// Follows Services: whom they select matters before anybody uses them.
-async fn services(context: &Context) {
-    let api = Api::<Raw<Services>>::all(context.rt.client.clone());
+/// Where Services do not follow, nothing leads anywhere else.
+async fn leaders(context: &Context) {
+    if context.rules.has_services() {
+        tokio::join!(wholes::<Services>(context), wholes::<Ingresses>(context));
+    }
+}
+
+/// Follows Services and Ingresses: whom they lead to matters before anybody uses them.
+async fn wholes<M: Marker>(context: &Context) {
+    let api = Api::<Raw<M>>::all(context.rt.client.clone());
     let mut events = Box::pin(watch(api, watcher::Config::default(), "local", &context.rt.metrics));
     let manager = context.rt.manager();
-    let parts = |raw: &Raw<Services>| {
+    let parts = |raw: &Raw<M>| {
         let setting = (manager.as_str(), context.rules.reroutes);
-        let source = Source::whole(Kind::Service, &raw.metadata, &raw.body, setting);
-        (Object::of(Kind::Service, &raw.metadata), source)
+        let source = Source::whole(M::KIND, &raw.metadata, &raw.body, setting);
+        (Object::of(M::KIND, &raw.metadata), source)
     };
     loop {
         let seen = tokio::select! { () = context.stop.cancelled() => return, seen = events.next() => seen };
         let mut store = context.store();
         let objects: BTreeSet<Object> = match seen {
             None => return,
-            Some(Seen::Replaced(all)) => {
-                store.replace_sources(Kind::Service, all.iter().map(parts).collect())
-            }
+            Some(Seen::Replaced(all)) => store.replace_sources(M::KIND, all.iter().map(parts).collect()),
             Some(Seen::Applied(one)) => {
                 let (object, source) = parts(&one);
-                let mut changed = store.put_service(&object, source.service.clone());
+                let mut changed = store.put_leader(&object, &source);
                 changed.extend(store.put_source(&object, source).then_some(object));
                 changed
             }
             Some(Seen::Deleted(one)) => {
                 let (object, source) = parts(&one);
-                let mut changed = store.put_service(&object, None);
+                let mut changed = store.drop_leader(&object);
                 changed.extend(store.lose_source(&object, Some(&source.uid)).then_some(object));
                 changed
             }

@@ -20,10 +20,12 @@ pub(crate) enum Kind {
     Secret,
     /// core/v1 Service.
     Service,
+    /// networking.k8s.io/v1 Ingress.
+    Ingress,
 }
 
 /// All of them.
-pub(crate) const ALL: [Kind; 3] = [Kind::ConfigMap, Kind::Secret, Kind::Service];
+pub(crate) const ALL: [Kind; 4] = [Kind::ConfigMap, Kind::Secret, Kind::Service, Kind::Ingress];
 
 impl Kind {
     /// The word in `kind`.
@@ -33,6 +35,7 @@ impl Kind {
             Kind::ConfigMap => "ConfigMap",
             Kind::Secret => "Secret",
             Kind::Service => "Service",
+            Kind::Ingress => "Ingress",
         }
     }
 
@@ -43,16 +46,21 @@ impl Kind {
             Kind::ConfigMap => "configmaps",
             Kind::Secret => "secrets",
             Kind::Service => "services",
+            Kind::Ingress => "ingresses",
         }
     }
 
     /// For calls.
     #[must_use]
     pub(crate) fn resource(self) -> ApiResource {
+        let (group, api_version) = match self {
+            Kind::ConfigMap | Kind::Secret | Kind::Service => ("", "v1"),
+            Kind::Ingress => ("networking.k8s.io", "networking.k8s.io/v1"),
+        };
         ApiResource {
-            group: String::new(),
+            group: group.to_owned(),
             version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
+            api_version: api_version.to_owned(),
             kind: self.as_str().to_owned(),
             plural: self.plural().to_owned(),
         }
@@ -122,6 +130,14 @@ pub(crate) struct Services;
 
 impl Marker for Services {
     const KIND: Kind = Kind::Service;
+}
+
+/// Marks Ingresses.
+#[derive(Debug, Clone)]
+pub(crate) struct Ingresses;
+
+impl Marker for Ingresses {
+    const KIND: Kind = Kind::Ingress;
 }
 
 /// An object with typed metadata; everything else as the API server sent it.

@@ -1,11 +1,12 @@
 //! follow-controller: what a pod needs of its namespace is where its delegate runs.
 //!
-//! Watches proxy pods, Services and the metadata of ConfigMaps and Secrets in the source cluster, and in every
-//! accepted target the copies that carry this cluster's UID.
+//! Watches proxy pods, Services, Ingresses and the metadata of ConfigMaps and Secrets in the source cluster, and in
+//! every accepted target the copies that carry this cluster's UID.
 //!
-//! Writes copies of the ConfigMaps and Secrets that proxy pods name, and of the Services that select them, into the
-//! targets that these were elected for or granted to, and a finalizer on each original that has a copy. A Service with
-//! copies also selects the delegates instead of the proxy pods, and is global for Cilium (`--services`).
+//! Writes copies of the ConfigMaps and Secrets that proxy pods name, of the Services that select them, and of the
+//! Ingresses that lead to these, into the targets that the pods were elected for or granted to, and a finalizer on each
+//! original that has a copy. A Service with copies also selects the delegates instead of the proxy pods, and is global
+//! for Cilium (`--services`).
 //!
 //! Promises:
 //! - A copy exists only where a pod that names its original was elected, granted or runs. It goes some seconds after
@@ -24,6 +25,8 @@
 //!   user wrote it.
 //! - A Service that its user shares with all clusters of a mesh (`io.cilium/global-service` or
 //!   `service.cilium.io/global`) is copied, as it is, into every target that serves its namespace.
+//! - An Ingress is where pods of a Service run that it leads to, and so are the Secrets of its certificates; classes and
+//!   hosts are those that annotations `ingress-classes` and `ingress-hosts` of the Target give it.
 //! - A copy whose original is gone is deleted when a live read says so, wherever it came from.
 //! - Copies in a removed Target are deleted through its last credentials.
 //! - What older releases have copied is adopted, and their finalizers are taken off.
@@ -39,6 +42,7 @@ mod apply;
 pub mod args;
 mod controller;
 mod error;
+mod ingresses;
 mod kinds;
 mod link;
 mod metrics;

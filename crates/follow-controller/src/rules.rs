@@ -91,10 +91,15 @@ impl Rules {
         })
     }
 
+    /// Whether Services follow.
+    pub(crate) fn has_services(&self) -> bool {
+        self.services != Services::Off
+    }
+
     /// Why an object may not follow, by its name and its annotation; `None` when it may.
     pub(crate) fn forbids(&self, object: &Object, annotation: Option<&str>) -> Option<&'static str> {
         let name = format!("{}/{}/{}", object.kind.plural(), object.namespace, object.name);
-        if object.kind == Kind::Service && self.services == Services::Off {
+        if matches!(object.kind, Kind::Service | Kind::Ingress) && !self.has_services() {
             return Some("Services do not follow in this installation");
         }
         if annotation == Some(keys::NEVER) {

@@ -144,11 +144,15 @@ pub(crate) fn as_it_is(spec: &Value) -> Value {
     common(spec, &pairs(&spec["selector"]))
 }
 
+/// Annotations by which a target's own services know that a copy is no original.
+pub(crate) fn marks() -> Pairs {
+    [(keys::IS_DELEGATE.to_owned(), String::new()), (keys::GLOBAL.to_owned(), "true".to_owned())].into()
+}
+
 /// Annotations of a copy besides those of its original.
 pub(crate) fn annotations(reroutes: bool) -> Pairs {
-    let mut all = Pairs::from([(keys::IS_DELEGATE.to_owned(), String::new())]);
+    let mut all = marks();
     if reroutes {
-        all.insert(keys::GLOBAL.to_owned(), "true".to_owned());
         all.extend(CILIUM.map(|key| (key.to_owned(), "true".to_owned())));
     }
     all

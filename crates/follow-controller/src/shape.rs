@@ -1,5 +1,6 @@
 //! What a copy looks like, and how one is told from its original.
 
+use crate::ingresses::Mapping;
 use crate::kinds::{Kind, Object};
 use crate::rules::Rules;
 use crate::services;
@@ -31,20 +32,27 @@ pub(crate) struct Content {
     /// Of everything but metadata.
     pub(crate) hash: u64,
     /// The same where delegates keep the labels of their pods.
-    pub(crate) hash_kept: u64,
+    hash_kept: u64,
+    /// Of an Ingress: its spec, which changes on its way.
+    spec: Option<Value>,
     /// `type` of a Secret, whether a Service is headless, else empty: what no patch can change.
     pub(crate) kind: String,
     pub(crate) immutable: bool,
 }
 
-/// Of which side an object is, and how an original changes on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// The source; delegates in the target keep the labels of their pods, or do not.
-    Original {
-        /// See there.
-        keeps_labels: bool,
-    },
+/// How originals change on their way into one target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    /// Delegates there keep the labels of their pods.
+    pub(crate) keeps_labels: bool,
+    pub(crate) mapping: Mapping,
+}
+
+/// Of which side an object is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Side<'a> {
+    /// The source, as a target is to see it.
+    Original(&'a View),
     /// A target.
     Copy,
 }
@@ -54,7 +62,7 @@ pub(crate) fn body(
     kind: Kind,
     metadata: &ObjectMeta,
     whole: &Map<String, Value>,
-    side: Side,
+    side: Side<'_>,
 ) -> Map<String, Value> {
     let is_body = |key: &str| !["apiVersion", "kind", "metadata", "status"].contains(&key);
     let says = |value: &Value| match value {
@@ -65,18 +73,20 @@ pub(crate) fn body(
     };
     let all = whole.iter().filter(|(key, value)| is_body(key) && says(value));
     let mut body: Map<String, Value> = all.map(|(key, value)| (key.clone(), value.clone())).collect();
-    if let (Kind::Service, Some(spec)) = (kind, body.get_mut("spec")) {
-        *spec = match side {
-            Side::Original { keeps_labels } => services::copied(metadata, spec, keeps_labels),
-            Side::Copy => services::as_it_is(spec),
-        };
+    match (kind, body.get_mut("spec"), side) {
+        (Kind::Service, Some(spec), Side::Original(view)) => {
+            *spec = services::copied(metadata, spec, view.keeps_labels);
+        }
+        (Kind::Service, Some(spec), Side::Copy) => *spec = services::as_it_is(spec),
+        (Kind::Ingress, Some(spec), Side::Original(view)) => view.mapping.apply(spec),
+        (_, _, _) => {}
     }
     body
 }
 
-fn hash(body: Map<String, Value>) -> u64 {
+fn hash(body: &Map<String, Value>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    Value::Object(body).to_string().hash(&mut hasher);
+    json!(body).to_string().hash(&mut hasher);
     hasher.finish()
 }
 
@@ -84,29 +94,46 @@ impl Content {
     /// Of an original.
     pub(crate) fn new(kind: Kind, metadata: &ObjectMeta, whole: &Map<String, Value>, rules: &Rules) -> Self {
         let kept = |map: &Option<Pairs>| map.as_ref().map(|map| rules.kept(map)).unwrap_or_default();
-        let of = |keeps_labels| hash(body(kind, metadata, whole, Side::Original { keeps_labels }));
+        let of = |keeps_labels| {
+            let view = View { keeps_labels, ..View::default() };
+            hash(&body(kind, metadata, whole, Side::Original(&view)))
+        };
         let mut annotations = kept(&metadata.annotations);
-        if kind == Kind::Service {
-            annotations.extend(services::annotations(rules.reroutes));
+        match kind {
+            Kind::Service => annotations.extend(services::annotations(rules.reroutes)),
+            Kind::Ingress => annotations.extend(services::marks()),
+            Kind::ConfigMap | Kind::Secret => {}
         }
         Self {
             labels: kept(&metadata.labels),
             annotations,
             hash: of(false),
             hash_kept: of(true),
+            spec: whole.get("spec").filter(|_| kind == Kind::Ingress).cloned(),
             ..Self::fixed(kind, whole)
         }
     }
 
     /// Of a copy; its labels and annotations are kept elsewhere.
     pub(crate) fn of_copy(kind: Kind, metadata: &ObjectMeta, whole: &Map<String, Value>) -> Self {
-        Self { hash: hash(body(kind, metadata, whole, Side::Copy)), ..Self::fixed(kind, whole) }
+        Self { hash: hash(&body(kind, metadata, whole, Side::Copy)), ..Self::fixed(kind, whole) }
+    }
+
+    /// What the hash of a copy in a target is to be.
+    pub(crate) fn hash_in(&self, view: &View) -> u64 {
+        if let Some(spec) = &self.spec {
+            let mut spec = spec.clone();
+            view.mapping.apply(&mut spec);
+            return hash(&Map::from_iter([("spec".to_owned(), spec)]));
+        }
+        if view.keeps_labels { self.hash_kept } else { self.hash }
     }
 
     fn fixed(kind: Kind, whole: &Map<String, Value>) -> Self {
         let of_type = match kind {
             Kind::Service => whole.get("spec").filter(|spec| services::is_headless(spec)).map(|_| "headless"),
             Kind::ConfigMap | Kind::Secret => whole.get("type").and_then(Value::as_str),
+            Kind::Ingress => None,
         };
         Self {
             kind: of_type.unwrap_or_default().to_owned(),
@@ -228,7 +255,7 @@ fn difference(before: &Value, after: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Content, Side, Way, agrees, body, copy, metadata, owned, patch};
+    use super::{Content, Side, View, Way, agrees, body, copy, metadata, owned, patch};
     use crate::kinds::{Kind, Object};
     use crate::rules::Rules;
     use crate::rules::tests::args;
@@ -254,7 +281,7 @@ mod tests {
     fn made(whole: &Map<String, Value>) -> Value {
         let meta: ObjectMeta = serde_json::from_value(whole["metadata"].clone()).unwrap();
         let content = Content::new(Kind::Secret, &meta, whole, &Rules::new(&args()).unwrap());
-        let body = body(Kind::Secret, &meta, whole, Side::Original { keeps_labels: false });
+        let body = body(Kind::Secret, &meta, whole, Side::Original(&View::default()));
         copy(&object(), metadata(&object(), "u", WAY, (&content.labels, &content.annotations)), body)
     }
 

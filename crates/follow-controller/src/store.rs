@@ -1,11 +1,14 @@
 //! What the watches have shown so far.
 
+use crate::ingresses::{Ingress, Mapping};
 use crate::kinds::{Kind, Object};
 use crate::link::Link;
 use crate::plan::Obstacle;
 use crate::services::Service;
+use crate::shape::View;
 use crate::views::{Block, Copied, Known, Source, User};
 use api::Pod;
+use api::v1alpha1::LabelRewriting;
 use runtime::targets::TargetMap;
 use runtime::{Seen, Target, TargetKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -13,9 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+mod entrances;
 mod observe;
 
-pub(crate) use observe::{Setting, is_ours, keeps_labels};
+pub(crate) use observe::{Setting, is_ours};
 
 /// What is known of an object of the source.
 #[derive(Debug, Clone)]
@@ -69,6 +73,13 @@ struct Running {
     uses: BTreeSet<Object>,
 }
 
+/// An Ingress, and where the pods run that it leads to.
+#[derive(Debug)]
+struct Entrance {
+    ingress: Ingress,
+    at: BTreeSet<TargetKey>,
+}
+
 /// All pods, objects, copies and targets that matter.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -77,6 +88,8 @@ pub(crate) struct Store {
     pods: HashMap<String, Running>,
     /// By namespace.
     services: BTreeMap<Arc<str>, BTreeMap<Object, Service>>,
+    /// By namespace.
+    ingresses: BTreeMap<Arc<str>, BTreeMap<Object, Entrance>>,
     pods_in_step: bool,
     entries: BTreeMap<Object, Entry>,
     copies: BTreeMap<TargetKey, BTreeMap<Object, Copied>>,
@@ -91,6 +104,7 @@ impl Store {
             linger,
             pods: HashMap::new(),
             services: BTreeMap::new(),
+            ingresses: BTreeMap::new(),
             pods_in_step: false,
             entries: BTreeMap::new(),
             copies: BTreeMap::new(),
@@ -214,6 +228,9 @@ impl Store {
                 }
             }
         }
+        for service in changed.clone().iter().filter(|object| object.kind == Kind::Service) {
+            changed.extend(self.follow_service(service));
+        }
         changed
     }
 
@@ -285,10 +302,9 @@ impl Store {
 
     /// A watch or an answer showed an object of the source; returns whether it matters.
     pub(crate) fn put_source(&mut self, object: &Object, source: Source) -> bool {
-        let is_copy = source.service.as_ref().is_some_and(|service| service.is_copy);
         let is_shared = source.service.as_ref().is_some_and(|service| service.declared_global);
         let matters = source.is_held() || source.is_legacy() || is_shared || self.is_tracked(object);
-        if is_copy || !matters {
+        if source.is_copy() || !matters {
             return false;
         }
         let entry = self.entries.entry(object.clone()).or_default();
@@ -327,6 +343,7 @@ impl Store {
     pub(crate) fn replace_sources(&mut self, kind: Kind, all: Vec<(Object, Source)>) -> BTreeSet<Object> {
         let there: HashSet<Object> = all.iter().map(|(object, _)| object.clone()).collect();
         let known: Vec<Object> = self.entries.keys().filter(|object| object.kind == kind).cloned().collect();
+        self.drop_entrances(kind, &there);
         if kind == Kind::Service {
             let services = self.services.values().flat_map(BTreeMap::keys).cloned();
             for gone in services.filter(|object| !there.contains(object)).collect::<Vec<_>>() {
@@ -337,9 +354,7 @@ impl Store {
             self.lose_source(object, None);
         }
         for (object, source) in all {
-            if source.service.is_some() {
-                self.put_service(&object, source.service.clone());
-            }
+            self.put_leader(&object, &source);
             self.put_source(&object, source);
         }
         self.entries.keys().filter(|object| object.kind == kind).cloned().collect()
@@ -370,9 +385,13 @@ impl Store {
         }
     }
 
-    /// Whether delegates in a target carry the labels of their pods as they are.
-    pub(crate) fn keeps_labels(&self, key: &TargetKey) -> bool {
-        self.targets.get(key).is_some_and(|target| keeps_labels(&target.settings))
+    /// How originals change on their way into a target.
+    pub(crate) fn view(&self, key: &TargetKey) -> View {
+        let Some(target) = self.targets.get(key) else { return View::default() };
+        View {
+            keeps_labels: target.settings.label_rewriting == LabelRewriting::Keep,
+            mapping: Mapping::new(&target.annotations),
+        }
     }
 
     /// Whether pods elsewhere use the object, or did a moment ago.

@@ -1,5 +1,6 @@
 //! What is kept of pods, originals and copies.
 
+use crate::ingresses::Ingress;
 use crate::kinds::{Kind, Marker};
 use crate::kinds::{Object, Raw};
 use crate::services::Service;
@@ -69,6 +70,8 @@ pub(crate) struct Source {
     pub(crate) deleting: bool,
     /// Of a Service.
     pub(crate) service: Option<Service>,
+    /// Of an Ingress.
+    pub(crate) ingress: Option<Ingress>,
 }
 
 impl Source {
@@ -86,6 +89,7 @@ impl Source {
                 .cloned(),
             deleting: metadata.deletion_timestamp.is_some(),
             service: None,
+            ingress: None,
         }
     }
 
@@ -96,8 +100,18 @@ impl Source {
         whole: &Map<String, Value>,
         setting: (&str, bool),
     ) -> Self {
-        let spec = whole.get("spec").filter(|_| kind == Kind::Service);
-        Self { service: spec.map(|spec| Service::new(metadata, spec, setting)), ..Self::new(metadata) }
+        let spec = whole.get("spec").unwrap_or(&Value::Null);
+        Self {
+            service: (kind == Kind::Service).then(|| Service::new(metadata, spec, setting)),
+            ingress: (kind == Kind::Ingress).then(|| Ingress::new(metadata, spec)),
+            ..Self::new(metadata)
+        }
+    }
+
+    /// Whether it is a copy that somebody made here: no original of ours.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.service.as_ref().is_some_and(|service| service.is_copy)
+            || self.ingress.as_ref().is_some_and(|ingress| ingress.is_copy)
     }
 
     pub(crate) fn is_held(&self) -> bool {

@@ -137,6 +137,7 @@ fn life() -> Vec<Case> {
         case!(services::w36_a_service_follows_only_where_its_pods_run),
         case!(services::case_079_a_manifest_that_is_applied_again_costs_one_write_each),
         case!(services::case_110_a_headless_service_leads_to_the_peers),
+        case!(services::w16_case_131_an_ingress_follows_its_services),
         case!(services::w36_a_service_that_its_user_shares_is_in_every_target),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),

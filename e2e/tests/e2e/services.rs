@@ -206,3 +206,56 @@ pub(crate) async fn w36_a_service_that_its_user_shares_is_in_every_target(ground
     }
     scene.close().await
 }
+
+pub(crate) async fn w16_case_131_an_ingress_follows_its_services(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "ingresses").await?;
+    let (one, two) = (ground.cluster("target-1")?, ground.cluster("target-2")?);
+    scene.create("v1", "Service", web("ClusterIP")).await?;
+    let cert = json!({"metadata": {"name": "cert"}, "type": "kubernetes.io/tls",
+        "data": {"tls.crt": "YQ==", "tls.key": "Yg=="}});
+    scene.create("v1", "Secret", cert).await?;
+    let path = json!({"path": "/", "pathType": "Prefix",
+        "backend": {"service": {"name": "web", "port": {"name": "http"}}}});
+    let annotations = json!({"cert-manager.io/cluster-issuer": "x", "external-dns.alpha.kubernetes.io/hostname": "a",
+        "argocd.argoproj.io/tracking-id": "x", "kubectl.kubernetes.io/last-applied-configuration": "{}", "kept": "1"});
+    // The first rule has no paths: legal, and it leads nowhere.
+    let ingress = json!({"metadata": {"name": "web", "annotations": annotations}, "spec": {
+        "tls": [{"hosts": ["a.example.com"], "secretName": "cert"}],
+        "rules": [{"host": "b.example.com"}, {"host": "a.example.com", "http": {"paths": [path]}}]}});
+    scene.create("networking.k8s.io/v1", "Ingress", ingress).await?;
+    scene.pod(pod("a", "target-2")?).await?;
+    becomes(scene.source, &scene.namespace, "a", "Ready").await?;
+    let ingresses =
+        |cluster: &Cluster| cluster.dynamic("networking.k8s.io/v1", "Ingress", Some(&scene.namespace));
+    let made =
+        until(LONG, "the Ingress is where its pods are", async || Ok(ingresses(two).get_opt("web").await?))
+            .await?;
+    let kept: Vec<&String> = made.annotations().keys().filter(|name| !name.starts_with(&key(""))).collect();
+    ensure!(kept == ["kept"], "{kept:?}");
+    ensure!(made.data["spec"]["rules"][0]["host"] == "b.example.com", "{}", made.data);
+    until(LONG, "so are its certificates", async || {
+        let secrets = two.dynamic("v1", "Secret", Some(&scene.namespace));
+        Ok(secrets.get_opt("cert").await?)
+    })
+    .await?;
+    ensure!(ingresses(one).get_opt("web").await?.is_none(), "a copy where no pod runs");
+    until(LONG, "the original is marked", async || {
+        let original = ingresses(scene.source).get("web").await?;
+        let is_global = original.annotations().get(&key("global")).is_some_and(|is| is == "true");
+        Ok((is_global && original.finalizers().contains(&key("follow"))).then_some(()))
+    })
+    .await?;
+    let rule = json!({"spec": {"defaultBackend": {"service": {"name": "web", "port": {"name": "http"}}}}});
+    merge(scene.source, Some(&scene.namespace), ("networking.k8s.io/v1", "Ingress"), "web", rule).await?;
+    until(LONG, "a change follows", async || {
+        Ok(ingresses(two).get("web").await?.data["spec"].get("defaultBackend").is_some().then_some(()))
+    })
+    .await?;
+    ingresses(scene.source).delete("web", &DeleteParams::default()).await?;
+    until(LONG, "the copy goes with its original", async || {
+        let left = (ingresses(scene.source).get_opt("web").await?, ingresses(two).get_opt("web").await?);
+        Ok((left.0.is_none() && left.1.is_none()).then_some(()))
+    })
+    .await?;
+    scene.close().await
+}

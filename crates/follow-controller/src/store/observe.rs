@@ -7,9 +7,7 @@ use crate::rules::{Rules, forbidden_type};
 use crate::shape::{Way, agrees, metadata};
 use crate::views::{Copied, Known, Source};
 use api::keys;
-use api::v1alpha1::LabelRewriting;
 use runtime::TargetKey;
-use runtime::targets::Settings;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -106,8 +104,7 @@ impl Store {
         let content = &known.content;
         let (labels, annotations) =
             metadata(object, &source.uid, way, (&content.labels, &content.annotations));
-        let keeps = self.targets.get(target).is_some_and(|target| keeps_labels(&target.settings));
-        let hash = if keeps { content.hash_kept } else { content.hash };
+        let hash = content.hash_in(&self.view(target));
         if copy.content.kind != content.kind || copy.content.immutable && copy.content.hash != hash {
             return Likeness::Frozen;
         }
@@ -123,11 +120,6 @@ fn current(entry: &Entry) -> Option<(&Source, &Known)> {
     let State::Present(source) = &entry.state else { return None };
     let known = entry.known.as_ref().filter(|known| known.version >= source.version)?;
     Some((source, known))
-}
-
-/// Whether delegates in a target carry the labels of their pods as they are.
-pub(crate) fn keeps_labels(settings: &Settings) -> bool {
-    settings.label_rewriting == LabelRewriting::Keep
 }
 
 /// Whether the user shares a Service with all clusters.
@@ -152,13 +144,14 @@ fn facts(
         forbidden: setting.rules.forbids(object, source.annotation.as_deref()).or(of_type),
         told: entry.told,
         content_known: current(entry).is_some(),
-        marked: source.service.as_ref().is_none_or(|service| {
-            if entry.uses.is_empty() {
-                service.is_plain || !service.declared_global
-            } else {
-                service.is_marked
-            }
-        }),
+        marked: source.ingress.as_ref().is_none_or(|ingress| ingress.is_marked)
+            && source.service.as_ref().is_none_or(|service| {
+                if entry.uses.is_empty() {
+                    service.is_plain || !service.declared_global
+                } else {
+                    service.is_marked
+                }
+            }),
         used_here: here && object.kind == Kind::Service,
     }
 }

@@ -168,13 +168,7 @@ fn copied(change: fn(&mut Value)) -> Store {
     store.put_source(&map("m"), source(5));
     store.set_known(
         &map("m"),
-        Known {
-            version: 5,
-            content: Content {
-                hash_kept: 0,
-                ..Content::of_copy(Kind::ConfigMap, &ObjectMeta::default(), body)
-            },
-        },
+        Known { version: 5, content: Content::of_copy(Kind::ConfigMap, &ObjectMeta::default(), body) },
     );
     let service = tower::service_fn(|_request: http::Request<kube::client::Body>| async move {
         Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
@@ -236,4 +230,60 @@ fn case_047_a_late_event_does_not_undo_what_is_known() {
     assert!(!store.lose_source(&map("m"), Some("another")), "one of the same name is another one");
     store.lose_copy(&key("a"), &map("m"), "another");
     assert!(store.copy(&key("a"), &map("m")).is_some());
+}
+
+fn service(annotations: &Value) -> (Object, Source) {
+    let meta = json!({"name": "web", "namespace": "ns", "uid": "s", "resourceVersion": "1", "annotations": annotations});
+    let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+    let whole = json!({"spec": {"selector": {"app": "web"}, "clusterIP": "10.0.0.1"}});
+    let object = Object { kind: Kind::Service, namespace: "ns".into(), name: "web".into() };
+    (object, Source::whole(Kind::Service, &meta, whole.as_object().unwrap(), ("us", true)))
+}
+
+fn labelled(uid: &str) -> Seen<Pod> {
+    Seen::Applied(pod(uid, &json!({"metadata": {"labels": {"app": "web"}}, "spec": {"volumes": []}})))
+}
+
+#[test]
+fn w36_a_service_is_used_where_the_pods_run_that_it_selects() {
+    let (object, source) = service(&json!({}));
+    let mut store = store();
+    store.take_pods(labelled("p"));
+    assert!(store.put_leader(&object, &source).contains(&object), "the Service is seen after its pod");
+    assert_eq!(used(&mut store, &object), ["a"]);
+    store.put_leader(&object, &source);
+    assert!(store.take_pods(labelled("q")).is_empty());
+    assert!(store.drop_leader(&object).contains(&object));
+    assert!(used(&mut store, &object).is_empty());
+}
+
+#[test]
+fn a_copy_that_another_source_made_here_is_no_original() {
+    let (object, source) = service(&json!({keys::IS_DELEGATE: ""}));
+    let mut store = store();
+    store.take_pods(labelled("p"));
+    assert!(store.put_leader(&object, &source).is_empty());
+    assert!(!store.put_source(&object, source));
+}
+
+#[test]
+fn an_ingress_and_its_certificates_are_where_the_pods_of_its_services_run() {
+    let ingress = Object { kind: Kind::Ingress, namespace: "ns".into(), name: "web".into() };
+    let spec = json!({"spec": {"tls": [{"secretName": "cert"}],
+        "rules": [{"host": "a"}, {"http": {"paths": [{"backend": {"service": {"name": "web"}}}]}}]}});
+    let entrance =
+        Source::whole(Kind::Ingress, &ObjectMeta::default(), spec.as_object().unwrap(), ("us", true));
+    let cert = Object { kind: Kind::Secret, namespace: "ns".into(), name: "cert".into() };
+    let (object, source) = service(&json!({}));
+    let mut store = store();
+    store.put_leader(&ingress, &entrance);
+    store.put_leader(&object, &source);
+    assert!(used(&mut store, &ingress).is_empty());
+    let changed = store.take_pods(labelled("p"));
+    assert!([&ingress, &cert, &object].into_iter().all(|one| changed.contains(one)), "{changed:?}");
+    assert_eq!(used(&mut store, &ingress), ["a"]);
+    assert_eq!(used(&mut store, &cert), ["a"]);
+    let gone = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"volumes": []}});
+    assert!(store.take_pods(Seen::Deleted(pod("p", &gone))).contains(&ingress));
+    assert!(used(&mut store, &cert).is_empty());
 }
