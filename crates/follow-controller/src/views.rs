@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
+/// A ConfigMap that every namespace of every cluster has, and that most pods name for their token.
+const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
+
 /// A proxy pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
@@ -56,7 +59,10 @@ fn objects(namespace: &Arc<str>, references: &References) -> BTreeSet<Object> {
         namespace: Arc::clone(namespace),
         name: Arc::from(reference.name.as_str()),
     };
-    references.keys().map(object).collect()
+    let of_every_cluster = |reference: &&api::references::Reference| {
+        reference.kind == api::references::Kind::ConfigMap && reference.name == ROOT_CERTIFICATE
+    };
+    references.keys().filter(|reference| !of_every_cluster(reference)).map(object).collect()
 }
 
 /// An object of the source.

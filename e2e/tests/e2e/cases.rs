@@ -133,6 +133,7 @@ fn life() -> Vec<Case> {
         case!(follow::case_073_type_and_immutability_of_a_secret_follow),
         case!(follow::w07_an_object_of_the_target_itself_is_used_and_never_touched),
         case!(follow::an_original_can_refuse_to_follow),
+        case!(follow::a_burst_of_objects_is_written_once_each),
         case!(follow::a_copy_is_mended_and_an_orphan_collected),
         case!(services::w36_a_service_follows_only_where_its_pods_run),
         case!(services::case_079_a_manifest_that_is_applied_again_costs_one_write_each),

@@ -408,6 +408,47 @@ pub(crate) async fn a_copy_is_mended_and_an_orphan_collected(ground: &Ground) ->
     scene.close().await
 }
 
+/// How many objects one pod names.
+const BURST: usize = 500;
+
+pub(crate) async fn a_burst_of_objects_is_written_once_each(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "burst-of-maps").await?;
+    let target = ground.cluster("target-1")?;
+    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = scene.source.api(&scene.namespace);
+    let names: Vec<String> = (0..BURST).map(|number| format!("map-{number}")).collect();
+    let creations = names.iter().map(async |name| {
+        let map = serde_json::from_value(map(name))?;
+        maps.create(&kube::api::PostParams::default(), &map).await?;
+        anyhow::Ok(())
+    });
+    futures::stream::iter(creations)
+        .buffer_unordered(16)
+        .collect::<Vec<_>>()
+        .await
+        .into_iter()
+        .collect::<Result<()>>()?;
+    let sources: Vec<Value> = names.iter().map(|name| json!({"configMap": {"name": name}})).collect();
+    let volumes = json!([{"name": "all", "projected": {"sources": sources}}]);
+    let started = std::time::Instant::now();
+    scene.pod(with(pinned(fake_pod("reader"), "target-1")?, "/spec/volumes", volumes)?).await?;
+    becomes(scene.source, &scene.namespace, "reader", "Ready").await?;
+    eprintln!("a pod that names {BURST} objects was Ready after {:.1?}", started.elapsed());
+    copies_are(target, &scene.namespace, BURST).await?;
+    until(LONG, "all originals are marked", async || {
+        let list = objects(scene.source, "ConfigMap", &scene.namespace).list(&ListParams::default()).await?;
+        Ok((list.items.iter().filter(|one| is_held(one)).count() == BURST).then_some(()))
+    })
+    .await?;
+    eprintln!("all {BURST} originals were marked after {:.1?}", started.elapsed());
+    if ground.is_local() {
+        let made = writes(target, "configmaps", &scene.namespace)?;
+        ensure!(made == [("create".to_owned(), BURST)].into(), "in the target: {made:?}");
+        let marked = writes(scene.source, "configmaps", &scene.namespace)?;
+        ensure!(marked == [("patch".to_owned(), BURST)].into(), "in the source: {marked:?}");
+    }
+    scene.close().await
+}
+
 /// Fails when anything that was copied for a namespace is left in a target.
 pub(crate) async fn nothing_is_left(ground: &Ground, namespace: &str) -> Result<()> {
     for target in targets(ground) {

@@ -287,3 +287,11 @@ fn an_ingress_and_its_certificates_are_where_the_pods_of_its_services_run() {
     assert!(store.take_pods(Seen::Deleted(pod("p", &gone))).contains(&ingress));
     assert!(used(&mut store, &cert).is_empty());
 }
+
+#[test]
+fn what_every_cluster_has_is_used_by_nobody() {
+    let mut store = store();
+    let volumes = json!([{"projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}}]);
+    let changed = store.take_pods(Seen::Applied(pod("p", &json!({"spec": {"volumes": volumes}}))));
+    assert!(changed.is_empty(), "{changed:?}");
+}
