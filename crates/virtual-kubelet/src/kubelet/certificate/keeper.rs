@@ -292,9 +292,9 @@ impl Keeper {
 fn warn_or_info(state: &State) {
     let State { status, reason, message } = state;
     if *status == "True" {
-        info!(reason, message, "the serving certificate has changed");
+        info!(reason, why = message, "the serving certificate has changed");
     } else {
-        warn!(reason, message, "the serving certificate may not be trusted");
+        warn!(reason, why = message, "the serving certificate may not be trusted");
     }
 }
 
