@@ -164,10 +164,11 @@ impl<'a> Hands<'a> {
 
     /// Whether there is a pod.
     async fn read_delegate(&self) -> Result<bool, Error> {
+        let (_, before) = self.context.cache.versions(self.key);
         let read = self.pods.get_opt(&self.key.name).await;
         match read.map_err(|source| Error::Read { kind: "pod", object: self.key.to_string(), source })? {
             Some(pod) => {
-                self.context.cache.learn_pod(pod);
+                self.context.cache.learn_read_pod(pod, before.as_deref());
                 Ok(true)
             }
             None => {
@@ -204,13 +205,14 @@ impl<'a> Hands<'a> {
     }
 
     async fn read_chaperon(&self) -> Result<(), Error> {
+        let (before, _) = self.context.cache.versions(self.key);
         let read = self.chaperons.get_opt(&self.key.name).await;
         match read.map_err(|source| Error::Read {
             kind: "PodChaperon",
             object: self.key.to_string(),
             source,
         })? {
-            Some(chaperon) => self.context.cache.learn_chaperon(chaperon),
+            Some(chaperon) => self.context.cache.learn_read_chaperon(chaperon, before.as_deref()),
             None => self.context.cache.learn_no_chaperon(self.key),
         }
         Ok(())

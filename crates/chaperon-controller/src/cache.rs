@@ -1,7 +1,8 @@
 //! What the watches and our own writes have told, by name.
 //!
 //! The answer of each write goes in as well, so that a decision never rests on a state older than what this
-//! process wrote itself. Of two states of an object the one with the higher resourceVersion counts.
+//! process wrote itself. Of two states of an object the one with the higher resourceVersion counts, unless a list or
+//! read that began after the one was known shows the other: then the API server has gone back to a backup.
 
 use crate::delegate::{EPHEMERAL, belongs};
 use crate::plan::{Creation, Delegate, Observed, Staging};
@@ -187,12 +188,26 @@ fn trimmed_chaperon(mut chaperon: PodChaperon) -> Arc<PodChaperon> {
     Arc::new(chaperon)
 }
 
+/// Names of which something was learned since a list was asked for: the only ones of which it may show less.
+#[derive(Default)]
+struct Listing(Option<BTreeSet<Key>>);
+
+impl Listing {
+    fn learned(&mut self, key: &Key) {
+        if let Some(names) = &mut self.0 {
+            names.insert(key.clone());
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     entries: BTreeMap<Key, Entry>,
     /// Keys whose delegate the API server refused, by namespace.
     refused: BTreeMap<String, BTreeSet<Key>>,
     stock: Stock,
+    listing_chaperons: Listing,
+    listing_pods: Listing,
 }
 
 /// The cache.
@@ -239,17 +254,13 @@ impl Cache {
 
     /// A watch saw a PodChaperon as it changed.
     pub(crate) fn see_chaperon(&self, chaperon: PodChaperon) -> Option<Key> {
-        self.take_chaperon(chaperon, Entry::note_promise)
-    }
-
-    fn take_chaperon(&self, chaperon: PodChaperon, note: fn(&mut Entry, &PodChaperon)) -> Option<Key> {
         let key = key_of(&chaperon.metadata);
         let mut state = self.state();
         let entry = state.entries.entry(key.clone()).or_default();
         if !is_newer(chaperon.resource_version(), entry.chaperon_version()) {
             return None;
         }
-        note(entry, &chaperon);
+        entry.note_promise(&chaperon);
         entry.chaperon = Some(trimmed_chaperon(chaperon));
         entry.trim();
         Some(key)
@@ -268,14 +279,29 @@ impl Cache {
         Some(key)
     }
 
+    /// All PodChaperons are asked for.
+    pub(crate) fn list_chaperons(&self) {
+        self.state().listing_chaperons = Listing(Some(BTreeSet::new()));
+    }
+
     /// A list of all PodChaperons: what is not in it is gone.
     pub(crate) fn replace_chaperons(&self, all: Vec<PodChaperon>) -> Vec<Key> {
         let listed: BTreeSet<Key> = all.iter().map(|chaperon| key_of(&chaperon.metadata)).collect();
-        for chaperon in all {
-            // A promise that is listed may be old.
-            self.take_chaperon(chaperon, |entry, _| entry.promise = None);
-        }
         let mut state = self.state();
+        let learned = state.listing_chaperons.0.take().unwrap_or_default();
+        for chaperon in all {
+            let key = key_of(&chaperon.metadata);
+            let is_learned = learned.contains(&key);
+            let entry = state.entries.entry(key).or_default();
+            let is_same = entry.chaperon_version() == Some(chaperon.resource_version());
+            if is_same || is_learned && !is_newer(chaperon.resource_version(), entry.chaperon_version()) {
+                continue;
+            }
+            // A promise that is listed may be old.
+            entry.promise = None;
+            entry.chaperon = Some(trimmed_chaperon(chaperon));
+            entry.trim();
+        }
         let keys: Vec<Key> = state.entries.keys().cloned().collect();
         for key in keys.iter().filter(|key| !listed.contains(key)) {
             if let Some(entry) = state.entries.get_mut(key) {
@@ -289,12 +315,29 @@ impl Cache {
     /// The API server told the state of a PodChaperon in its answer to us. One that the watch has seen go
     /// must not come back.
     pub(crate) fn learn_chaperon(&self, chaperon: PodChaperon) {
+        self.learn_read_chaperon(chaperon, None);
+    }
+
+    /// The same for a read that began when this version was known: what it shows is no older than that.
+    pub(crate) fn learn_read_chaperon(&self, chaperon: PodChaperon, before: Option<&str>) {
         let mut state = self.state();
-        let Some(entry) = state.entries.get_mut(&key_of(&chaperon.metadata)) else { return };
-        if entry.chaperon.is_some() && !is_older(chaperon.resource_version(), entry.chaperon_version()) {
+        let key = key_of(&chaperon.metadata);
+        let Some(entry) = state.entries.get_mut(&key).filter(|entry| entry.chaperon.is_some()) else {
+            return;
+        };
+        let known = entry.chaperon_version();
+        if before.is_some() && before == known || !is_older(chaperon.resource_version(), known) {
             entry.chaperon = Some(trimmed_chaperon(chaperon));
             entry.trim();
+            state.listing_chaperons.learned(&key);
         }
+    }
+
+    /// The versions that are known of a PodChaperon and of the pod of its name.
+    pub(crate) fn versions(&self, key: &Key) -> (Option<String>, Option<String>) {
+        let state = self.state();
+        let Some(entry) = state.entries.get(key) else { return (None, None) };
+        (entry.chaperon_version().map(str::to_owned), entry.pod_version().map(str::to_owned))
     }
 
     /// The API server told us that there is no such PodChaperon.
@@ -333,13 +376,26 @@ impl Cache {
         Some(key)
     }
 
+    /// All pods are asked for.
+    pub(crate) fn list_pods(&self) {
+        self.state().listing_pods = Listing(Some(BTreeSet::new()));
+    }
+
     /// A list of all pods. What is not in it may have been created after it was made.
     pub(crate) fn replace_pods(&self, all: Vec<Pod>) -> Vec<Key> {
         let listed: BTreeSet<Key> = all.iter().map(|pod| key_of(&pod.metadata)).collect();
-        for pod in all {
-            self.see_pod(pod);
-        }
         let mut state = self.state();
+        let learned = state.listing_pods.0.take().unwrap_or_default();
+        for pod in all {
+            let key = key_of(&pod.metadata);
+            let is_learned = learned.contains(&key);
+            let entry = state.entries.entry(key).or_default();
+            if is_learned && !is_newer(pod.resource_version(), entry.pod_version()) {
+                continue;
+            }
+            entry.delegate = Delegate::Present(trimmed_pod(pod));
+            entry.trim();
+        }
         let keys: Vec<Key> = state.entries.keys().cloned().collect();
         for key in keys.iter().filter(|key| !listed.contains(key)) {
             if let Some(entry) = state.entries.get_mut(key)
@@ -354,12 +410,19 @@ impl Cache {
 
     /// The API server told the state of a pod in its answer to us.
     pub(crate) fn learn_pod(&self, pod: Pod) {
+        self.learn_read_pod(pod, None);
+    }
+
+    /// The same for a read that began when this version was known: what it shows is no older than that.
+    pub(crate) fn learn_read_pod(&self, pod: Pod, before: Option<&str>) {
         let mut state = self.state();
         let key = key_of(&pod.metadata);
         let Some(entry) = state.entries.get_mut(&key) else { return };
-        if !is_older(pod.resource_version(), entry.pod_version()) {
+        let known = entry.pod_version();
+        if before.is_some() && before == known || !is_older(pod.resource_version(), known) {
             entry.delegate = Delegate::Present(trimmed_pod(pod));
             entry.trim();
+            state.listing_pods.learned(&key);
             state.no_longer_refused(&key);
         }
     }
@@ -367,6 +430,7 @@ impl Cache {
     /// The API server told us that there is no such pod.
     pub(crate) fn learn_no_pod(&self, key: &Key) {
         let mut state = self.state();
+        state.listing_pods.learned(key);
         if let Some(entry) = state.entries.get_mut(key) {
             entry.delegate = match std::mem::replace(&mut entry.delegate, Delegate::Unseen) {
                 Delegate::Gone(last) => Delegate::Gone(last),

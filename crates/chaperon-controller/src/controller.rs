@@ -69,13 +69,20 @@ pub async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -
     });
     let queue = Queue::new("chaperon", &runtime.metrics, CONCURRENCY);
     let config = watcher::Config::default().labels(keys::PARENT_UID);
-    let pods: Watch<Pod> =
-        Box::pin(runtime::watch(Api::all(runtime.client.clone()), config, "local", &runtime.metrics));
-    let chaperons: Watch<PodChaperon> = Box::pin(runtime::watch(
+    let (of_pods, of_chaperons) = (Arc::clone(&context), Arc::clone(&context));
+    let pods: Watch<Pod> = Box::pin(runtime::watch_telling(
+        Api::all(runtime.client.clone()),
+        config,
+        "local",
+        &runtime.metrics,
+        move || of_pods.cache.list_pods(),
+    ));
+    let chaperons: Watch<PodChaperon> = Box::pin(runtime::watch_telling(
         Api::all(runtime.client.clone()),
         watcher::Config::default(),
         "local",
         &runtime.metrics,
+        move || of_chaperons.cache.list_chaperons(),
     ));
     let work = |key: Key| {
         let (context, queue) = (Arc::clone(&context), queue.clone());

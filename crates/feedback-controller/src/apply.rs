@@ -134,7 +134,8 @@ async fn look_up_delegate(context: &Context, proxy: &Proxy) -> Result<Done, Erro
     let api = link.chaperons(&proxy.namespace);
     let verb = "read the PodChaperon of";
     let found = if proxy.elected_chaperon.is_some() {
-        let name = names::chaperon(&proxy.name, &proxy.uid, &proxy.node);
+        // A pod that is only granted has no node yet.
+        let name = names::chaperon(&proxy.name, &proxy.uid, &link.key.virtual_node());
         match of_target(&link, api.get_opt(&name).await) {
             Ok(found) => found,
             Err(error) => return Err(failed(verb, proxy.full_name())(error)),

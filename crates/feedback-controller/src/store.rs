@@ -126,7 +126,7 @@ impl Store {
             self.remove_pod(key);
         }
         for pod in pods {
-            self.put_pod(pod);
+            self.take_pod(pod, true);
         }
         self.pods_in_step = true;
         self.all().into_iter().chain(gone).collect()
@@ -153,12 +153,18 @@ impl Store {
     }
 
     pub(crate) fn put_pod(&mut self, pod: &Pod) -> Key {
+        self.take_pod(pod, false)
+    }
+
+    /// What a list shows is the truth even if something newer is known: a restored etcd has old versions. Should the
+    /// list be older than an answer to us, the watch shows that in a moment.
+    fn take_pod(&mut self, pod: &Pod, listed: bool) -> Key {
         let key: Key = Arc::from(pod.uid());
         let Some(proxy) = Proxy::new(pod) else {
             self.remove_pod(&key);
             return key;
         };
-        if self.pods.get(&key).is_some_and(|old| old.version > proxy.version) {
+        if !listed && self.pods.get(&key).is_some_and(|old| old.version > proxy.version) {
             return key;
         }
         if !proxy.node.is_empty() {
@@ -194,20 +200,24 @@ impl Store {
             known.filter(|(uid, _)| !there.contains(uid.as_str())).map(|(uid, _)| uid.clone()).collect();
         let mut keys: BTreeSet<Key> =
             gone.iter().filter_map(|uid| self.remove_chaperon(target, uid)).collect();
-        keys.extend(chaperons.iter().map(|chaperon| self.put_chaperon(target, chaperon)));
+        keys.extend(chaperons.iter().map(|chaperon| self.take_chaperon(target, chaperon, true)));
         let node = target.virtual_node();
         keys.extend(self.by_node.get(&node).into_iter().flatten().cloned());
         keys.into_iter().collect()
     }
 
     pub(crate) fn put_chaperon(&mut self, target: &TargetKey, chaperon: &PodChaperon) -> Key {
+        self.take_chaperon(target, chaperon, false)
+    }
+
+    fn take_chaperon(&mut self, target: &TargetKey, chaperon: &PodChaperon, listed: bool) -> Key {
         let new = Chaperon::new(target, chaperon);
         let key: Key = Arc::from(new.parent_uid.as_str());
         let of_parent = self.chaperons.entry(Arc::clone(&key)).or_default();
         let old = of_parent.iter().position(|old| old.uid == new.uid && old.target == *target);
         let memory = self.memory.entry(Arc::clone(&key)).or_default();
         if let Some(old) = old.and_then(|at| of_parent.get(at)) {
-            if old.version > new.version {
+            if !listed && old.version > new.version {
                 return key;
             }
             let lost =

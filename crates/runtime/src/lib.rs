@@ -26,4 +26,4 @@ pub use metrics::Metrics;
 pub use run::{Runtime, run};
 pub use targets::{Connection, Target, TargetKey, Targets};
 pub use tokio_util::sync::CancellationToken;
-pub use watch::{Seen, watch};
+pub use watch::{Seen, watch, watch_telling};

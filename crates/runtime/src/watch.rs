@@ -67,6 +67,22 @@ pub fn watch<K>(
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    watch_telling(api, config, cluster, metrics, || ())
+}
+
+/// The same, and `lists` is called before each list is asked for. What was known then is older than the list, even
+/// if its resourceVersion is higher: an etcd that is restored from a backup has objects as they were, with their
+/// versions from then.
+pub fn watch_telling<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    cluster: &str,
+    metrics: &Metrics,
+    mut lists: impl FnMut() + Send + 'static,
+) -> impl Stream<Item = Seen<K>> + Send + 'static
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let kind = K::kind(&()).into_owned();
     let synced = metrics.cache_synced.with_label_values(&[kind.as_str(), cluster]);
     synced.set(0);
@@ -78,6 +94,7 @@ where
         let seen = match event {
             Ok(Event::Init) => {
                 list = Vec::new();
+                lists();
                 None
             }
             Ok(Event::InitApply(object)) => {

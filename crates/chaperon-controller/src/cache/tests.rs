@@ -179,3 +179,45 @@ fn a_promise_that_was_made_before_we_looked_is_not_young() {
     cache.see_chaperon(reserved("6", Some("n")));
     assert_eq!(promised(&cache), None);
 }
+
+#[test]
+fn case_066_a_list_is_the_truth_though_a_restored_etcd_has_lower_versions() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("50"));
+    cache.see_pod(pod("60"));
+    cache.lose_pod(pod("61"));
+    cache.list_chaperons();
+    cache.list_pods();
+    cache.replace_chaperons(vec![chaperon("5")]);
+    cache.replace_pods(vec![pod("6")]);
+    let seen = cache.observe(&key(), &Round::default());
+    assert_eq!(seen.chaperon.unwrap().resource_version(), "5");
+    assert!(matches!(seen.delegate, Delegate::Present(pod) if pod.resource_version() == "6"));
+}
+
+#[test]
+fn what_was_learned_after_a_list_was_asked_for_is_newer_than_the_list() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("5"));
+    cache.list_chaperons();
+    cache.list_pods();
+    cache.learn_chaperon(chaperon("8"));
+    cache.learn_pod(pod("9"));
+    cache.replace_chaperons(vec![chaperon("5")]);
+    cache.replace_pods(vec![pod("6")]);
+    let seen = cache.observe(&key(), &Round::default());
+    assert_eq!(seen.chaperon.unwrap().resource_version(), "8");
+    assert!(matches!(seen.delegate, Delegate::Present(pod) if pod.resource_version() == "9"));
+}
+
+#[test]
+fn a_read_shows_what_is_even_if_its_version_is_lower() {
+    let cache = Cache::default();
+    cache.see_chaperon(chaperon("50"));
+    let (before, _) = cache.versions(&key());
+    cache.learn_read_chaperon(chaperon("5"), before.as_deref());
+    assert_eq!(cache.versions(&key()).0.as_deref(), Some("5"));
+    cache.see_chaperon(chaperon("60"));
+    cache.learn_read_chaperon(chaperon("6"), Some("5"));
+    assert_eq!(cache.versions(&key()).0.as_deref(), Some("60"), "something newer came while it was read");
+}

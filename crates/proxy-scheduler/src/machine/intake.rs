@@ -104,6 +104,10 @@ impl Machine {
         let first = !std::mem::replace(&mut target.synced, true);
         self.forget_chaperons(id, &chaperons, now);
         for chaperon in chaperons {
+            let pod = self.pods.get_mut(&chaperon.parent);
+            if let Some(ask) = pod.and_then(|pod| pod.asks.get_mut(id)) {
+                ask.listed(&chaperon);
+            }
             self.chaperon_applied(id, chaperon, now);
         }
         self.greet(id, now);

@@ -105,6 +105,14 @@ impl Ask {
         }
     }
 
+    /// What a list shows is the truth even if something newer is known: a restored etcd has old versions. Should the
+    /// list be older than an answer to us, the watch shows that in a moment.
+    pub(crate) fn listed(&mut self, seen: &ChaperonSeen) {
+        if let Some(known) = self.chaperon.as_mut().filter(|known| known.uid == seen.uid) {
+            known.version.clone_from(&seen.version);
+        }
+    }
+
     /// Takes over what was seen. Says whether the target has spoken: an echo of our own writes is no answer.
     pub(crate) fn absorb(&mut self, seen: ChaperonSeen) -> bool {
         if self.gone.as_ref() == Some(&seen.uid) {
