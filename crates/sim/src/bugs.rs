@@ -29,7 +29,7 @@ pub enum Bug {
     BlindBinding,
     /// It takes a lost race for a won one.
     ConflictIsSuccess,
-    /// Its permission brings no finalizer.
+    /// Its permission brings no finalizer, and the chaperon controller does not see to it.
     NoFinalizerWithPermission,
     /// It deletes PodChaperons by name alone, and takes back the elected one as well.
     LosersAndWinners,
@@ -39,7 +39,7 @@ pub enum Bug {
     NoFinalizerOnDelegate,
     /// It releases a delegate when it deletes it, not when that has stopped.
     ReleaseBeforeStop,
-    /// It writes statuses over whatever is there, and what it writes is what it saw first.
+    /// It writes statuses over whatever is there.
     BlindStatus,
     /// It does not see the ends that it has recorded.
     ForgottenEnds,
@@ -77,9 +77,14 @@ impl Bug {
         Self::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
     }
 
-    /// Whose bug it is.
+    /// Whether it is a service's.
     #[must_use]
-    pub fn service(self) -> Service {
+    pub fn is_of(self, service: Service) -> bool {
+        service == self.service()
+            || self == Bug::NoFinalizerWithPermission && service == Service::ChaperonController
+    }
+
+    fn service(self) -> Service {
         match self {
             Bug::UnknownIsAbsent
             | Bug::TerminatingIsGone
@@ -109,6 +114,9 @@ impl Bug {
             (Bug::TerminatingIsGone, "podchaperons") if object.is_terminating() => return None,
             (Bug::ForgottenEnds, "podchaperons") => drop_field(&mut value, "/status", "phase"),
             (Bug::EverythingRunsForEver, "podchaperons") => value["spec"]["restartPolicy"] = json!("Always"),
+            (Bug::NoFinalizerWithPermission, "podchaperons") if !object.is_terminating() => {
+                value["metadata"]["finalizers"] = json!([keys::CHAPERON_FINALIZER]);
+            }
             (Bug::SilentNodeIsDead, "pods") if object.is_terminating() => {
                 value["status"]["phase"] = json!("Failed");
             }
@@ -122,8 +130,13 @@ impl Bug {
     pub fn distorts(self, kind: &str) -> bool {
         matches!(
             (self, kind),
-            (Bug::TerminatingIsGone | Bug::ForgottenEnds | Bug::EverythingRunsForEver, "podchaperons")
-                | (Bug::SilentNodeIsDead, "pods")
+            (
+                Bug::TerminatingIsGone
+                    | Bug::ForgottenEnds
+                    | Bug::EverythingRunsForEver
+                    | Bug::NoFinalizerWithPermission,
+                "podchaperons"
+            ) | (Bug::SilentNodeIsDead, "pods")
         )
     }
 }
@@ -136,7 +149,7 @@ fn drop_field(value: &mut Value, path: &str, field: &str) {
 
 /// Changes a request as the bug would have made it.
 pub fn distort(bug: Bug, service: Service, request: &mut Request) {
-    if service != bug.service() {
+    if !bug.is_of(service) {
         return;
     }
     let kind = request.kind.as_str();
@@ -225,7 +238,7 @@ impl World {
 
     /// Deletes all PodChaperons of the same proxy pod, wherever they are.
     fn deletes_siblings(&mut self, request: &Request) {
-        let stem = request.key.1.split("-admiralty").next().unwrap_or_default().to_owned();
+        let stem = request.key.1.rsplit_once('-').map_or_else(String::new, |(pod, _hash)| format!("{pod}-"));
         for id in 0..self.cluster_count() {
             let store = self.seen_store(id);
             let siblings: Vec<_> =

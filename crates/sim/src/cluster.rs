@@ -13,7 +13,7 @@ use patch::Form;
 use select::Selector;
 use serde_json::{Value, json};
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Plural name of a kind; ours and Kubernetes' do not clash.
@@ -24,12 +24,14 @@ pub type Kind = String;
 pub struct Object {
     /// The whole object.
     pub value: Value,
+    uid: String,
     text: OnceCell<Bytes>,
 }
 
 impl Object {
     fn new(value: Value) -> Rc<Self> {
-        Rc::new(Self { value, text: OnceCell::new() })
+        let uid = value["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        Rc::new(Self { value, uid, text: OnceCell::new() })
     }
 
     /// Its JSON.
@@ -53,7 +55,7 @@ impl Object {
     /// Its UID.
     #[must_use]
     pub fn uid(&self) -> &str {
-        self.meta("uid")
+        &self.uid
     }
 
     /// Whether it is being deleted.
@@ -253,6 +255,20 @@ impl Store {
         self.objects = backup.0;
         self.version += 1000;
         self.compacted = self.version;
+    }
+
+    /// The values of a label of objects that are not now as they were then.
+    #[must_use]
+    pub fn differing(&self, backup: &Backup, label: &str) -> BTreeSet<String> {
+        let states = |objects: &BTreeMap<Kind, BTreeMap<Key, Rc<Object>>>| {
+            let all = objects.values().flat_map(BTreeMap::values);
+            let marked = all.filter(|object| !object.label(label).is_empty());
+            marked
+                .map(|object| (object.label(label).to_owned(), object.meta("resourceVersion").to_owned()))
+                .collect::<BTreeSet<_>>()
+        };
+        let (now, then) = (states(&self.objects), states(&backup.0));
+        now.symmetric_difference(&then).map(|(value, _)| value.clone()).collect()
     }
 
     /// One object.
@@ -539,6 +555,9 @@ fn fill_in(pod: &mut Value) {
             spec[field] = value;
         }
     }
+    let high = spec["priorityClassName"] == "high";
+    spec["priority"] = json!(if high { 100 } else { 0 });
+    spec["preemptionPolicy"] = json!("PreemptLowerPriority");
     pod["status"] = json!({"phase": "Pending", "qosClass": "Burstable"});
 }
 

@@ -33,6 +33,9 @@ pub struct Catch {
     pub steps: u64,
     pub starts: u64,
     pub writes: u64,
+    /// Pods that made way for others, nodes that were added.
+    pub evictions: u64,
+    pub scale_ups: u64,
     /// The least steps of a world.
     pub least_steps: Option<u64>,
     /// Worlds that could not be run, with the reason.
@@ -45,6 +48,8 @@ impl Catch {
         self.steps += report.steps;
         self.starts += report.starts;
         self.writes += report.writes;
+        self.evictions += report.evictions;
+        self.scale_ups += report.scale_ups;
         self.least_steps = Some(self.least_steps.map_or(report.steps, |least| least.min(report.steps)));
         for (kind, count) in report.faults {
             *self.faults.entry(kind).or_default() += count;

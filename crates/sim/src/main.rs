@@ -39,10 +39,17 @@ struct Args {
     /// How many at a time; all processors by default.
     #[arg(long)]
     threads: Option<usize>,
+    /// Worlds in a hurry.
+    #[arg(long)]
+    short: bool,
     /// Make a service wrong on purpose; `all` for each in turn.
     #[arg(long)]
     bug: Option<String>,
 }
+
+/// A world allocates much and is soon over: nothing is given back or put together again.
+const ALLOCATOR: &str = "glibc.malloc.top_pad=33554432:glibc.malloc.trim_threshold=1073741824:\
+    glibc.malloc.mxfast=0:glibc.malloc.tcache_count=1000";
 
 fn threads(args: &Args) -> usize {
     args.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1)
@@ -57,7 +64,7 @@ fn main() -> anyhow::Result<ExitCode> {
         .bug
         .as_deref()
         .map(|name| Bug::named(name).ok_or_else(|| anyhow::anyhow!("no bug is called {name}")));
-    let options = Options { bug: bug.transpose()?, trace: args.verbose, live: args.live };
+    let options = Options { bug: bug.transpose()?, trace: args.verbose, live: args.live, once: args.report };
     match args.seed {
         Some(seed) => replay(&args, seed, options),
         None => Ok(many(&args, options.bug)),
@@ -71,7 +78,7 @@ fn show(violations: &[Violation]) {
 }
 
 fn replay(args: &Args, seed: u64, options: Options) -> anyhow::Result<ExitCode> {
-    let mut plan = Plan::of(seed);
+    let mut plan = if args.short { Plan::short(seed) } else { Plan::of(seed) };
     let mut report = run(&plan, options)?;
     if args.report {
         println!("{}", serde_json::to_string(&report)?);
@@ -94,9 +101,12 @@ fn replay(args: &Args, seed: u64, options: Options) -> anyhow::Result<ExitCode> 
 }
 
 /// Runs one world in a process of its own.
-fn apart(seed: u64, bug: Option<Bug>) -> anyhow::Result<Report> {
+fn apart(seed: u64, short: bool, bug: Option<Bug>) -> anyhow::Result<Report> {
     let mut command = Command::new(std::env::current_exe().context("this program has no path")?);
-    command.args(["--report", "--seed", &seed.to_string()]);
+    command.args(["--report", "--seed", &seed.to_string()]).env("GLIBC_TUNABLES", ALLOCATOR);
+    if short {
+        command.arg("--short");
+    }
     if let Some(bug) = bug {
         command.args(["--bug", &format!("{bug:?}")]);
     }
@@ -111,7 +121,7 @@ fn many(args: &Args, bug: Option<Bug>) -> ExitCode {
     let job = Hunt { from: args.from, worlds: args.worlds, threads: threads(args), first: false };
     let catch = hunt(
         job,
-        |seed| apart(seed, bug),
+        |seed| apart(seed, args.short, bug),
         |done, violations| {
             if done % every == 0 {
                 println!("{done} worlds, {violations} with violations, {:?}", begin.elapsed());
@@ -129,10 +139,12 @@ fn many(args: &Args, bug: Option<Bug>) -> ExitCode {
         println!("no world had {missing:?}");
     }
     println!(
-        "{} steps, {} containers, {} writes, {:?}",
+        "{} steps, {} containers, {} writes, {} evictions, {} nodes added, {:?}",
         catch.steps,
         catch.starts,
         catch.writes,
+        catch.evictions,
+        catch.scale_ups,
         begin.elapsed()
     );
     let violations = catch.violations.len() + catch.failures.len();
@@ -145,7 +157,7 @@ fn bugs(args: &Args) -> ExitCode {
     let mut missed = 0;
     for bug in Bug::ALL {
         let job = Hunt { from: args.from, worlds: args.worlds, threads: threads(args), first: true };
-        let catch = hunt(job, |seed| apart(seed, Some(bug)), |_, _| {});
+        let catch = hunt(job, |seed| apart(seed, args.short, Some(bug)), |_, _| {});
         match catch.violations.first_key_value() {
             Some((seed, violations)) => {
                 let rule = violations.first().map(|violation| violation.rule);

@@ -148,12 +148,19 @@ pub struct Workload {
     pub seconds: u64,
     /// Grace period in seconds.
     pub grace: u64,
+    /// May make others go.
+    pub high: bool,
+    /// Nobody reserves for it.
+    pub direct: bool,
+    /// Seconds after which a delegate without node is taken back, if it says so.
+    pub deadline: Option<u64>,
 }
 
 /// A world before it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub seed: u64,
+    pub pace: Pace,
     /// One or two.
     pub sources: usize,
     /// At least three.
@@ -162,28 +169,83 @@ pub struct Plan {
     pub nodes: usize,
     /// Thousandths of a CPU of each node.
     pub cpu: u64,
+    /// How many nodes each target may add.
+    pub autoscale: u64,
     pub workloads: Vec<Workload>,
     pub faults: Vec<Fault>,
 }
 
-/// From then on nothing goes wrong any more, in milliseconds.
-pub const HEALED: u64 = 50_000;
+/// How long things go on and how patient Kubernetes is, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// From then on nothing goes wrong any more.
+    pub healed: u64,
+    /// When the last workload is created at the latest.
+    pub created: u64,
+    /// The longest fault.
+    pub fault: u64,
+    /// Seconds for which a pod that is to end runs at most.
+    pub seconds: u64,
+    /// After so long a silent node counts as unreachable.
+    pub silent: u64,
+    /// How long pods stay on an unreachable node.
+    pub tolerated: u64,
+    /// How long a pod's node must have been missing before the collector ends the pod.
+    pub stranded: u64,
+    /// Between two looks at whether the world is settled.
+    pub look: u64,
+}
+
+/// A world that has time.
+pub const LONG: Pace = Pace {
+    healed: 50_000,
+    created: 20_000,
+    fault: 30_000,
+    seconds: 25,
+    silent: 20_000,
+    tolerated: 15_000,
+    stranded: 10_000,
+    look: 10_000,
+};
+
+/// A world in a hurry, of which there can be many.
+pub const SHORT: Pace = Pace {
+    healed: 18_000,
+    created: 7_000,
+    fault: 12_000,
+    seconds: 9,
+    silent: 4_000,
+    tolerated: 3_000,
+    stranded: 3_000,
+    look: 2_000,
+};
 
 impl Plan {
-    /// The world of a seed.
+    /// The long world of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
+        Self::at(seed, LONG)
+    }
+
+    /// The short world of a seed; nothing like the long one.
+    #[must_use]
+    pub fn short(seed: u64) -> Self {
+        Self::at(seed, SHORT)
+    }
+
+    fn at(seed: u64, pace: Pace) -> Self {
         let mut rng = Rng::with_seed(seed);
         let sources = if rng.u64(..8) == 0 { 2 } else { 1 };
         let nodes = rng.usize(1..=2);
-        let workloads = workloads(&mut rng, sources);
+        let mut workloads = workloads(&mut rng, sources, pace);
         let asked: u64 = workloads.iter().map(|workload| workload.pods * workload.cpu).sum();
         let slots = u64::try_from(3 * nodes).unwrap_or(3);
         // Between scarce and plenty.
         let cpu = (asked * rng.u64(70..=300) / 100 / slots).max(500);
         let count = rng.usize(5..=8);
-        let faults = (0..count).map(|_| fault(&mut rng)).collect();
-        Self { seed, sources, targets: 3, nodes, cpu, workloads, faults }
+        let faults = (0..count).map(|_| fault(&mut rng, pace)).collect();
+        let autoscale = costs(seed, &mut workloads);
+        Self { seed, pace, sources, targets: 3, nodes, cpu, autoscale, workloads, faults }
     }
 
     /// How many pods are asked for.
@@ -193,18 +255,29 @@ impl Plan {
     }
 }
 
-fn fault(rng: &mut Rng) -> Fault {
+fn fault(rng: &mut Rng, pace: Pace) -> Fault {
     let kind = *rng.choice(&Kind::ALL).unwrap_or(&Kind::Crash);
-    let at = rng.u64(500..HEALED - 15_000);
+    let at = rng.u64(500..pace.healed * 7 / 10);
     let lasts = match rng.u64(..4) {
         0 => rng.u64(100..2_000),
-        1 | 2 => rng.u64(2_000..10_000),
-        _ => rng.u64(10_000..30_000),
+        1 | 2 => rng.u64(2_000..pace.fault / 3),
+        _ => rng.u64(pace.fault / 3..pace.fault),
     };
-    Fault { kind, at, lasts: lasts.min(HEALED - at), pick: rng.u64(..) }
+    Fault { kind, at, lasts: lasts.min(pace.healed - at), pick: rng.u64(..) }
 }
 
-fn workloads(rng: &mut Rng, sources: usize) -> Vec<Workload> {
+/// What workloads may do at the cost of others, from numbers of its own; says how many nodes each target may add.
+fn costs(seed: u64, workloads: &mut [Workload]) -> u64 {
+    let mut rng = Rng::with_seed(seed ^ 0xc057);
+    for workload in workloads {
+        workload.high = rng.u64(..4) == 0;
+        workload.direct = rng.u64(..10) == 0;
+        workload.deadline = (rng.u64(..3) == 0).then(|| rng.u64(2..10));
+    }
+    rng.choice(&[0, 0, 1, 2]).copied().unwrap_or_default()
+}
+
+fn workloads(rng: &mut Rng, sources: usize, pace: Pace) -> Vec<Workload> {
     let mut all: Vec<Workload> = Vec::new();
     let mut pods = 0;
     while pods < 20 {
@@ -228,9 +301,12 @@ fn workloads(rng: &mut Rng, sources: usize) -> Vec<Workload> {
             cpu: rng.u64(1..=5) * 100,
             policy,
             ask: rng.choice(&["", "", "", "2", "all"]).copied().unwrap_or_default(),
-            at: rng.u64(1_000..20_000),
-            seconds: rng.u64(1..=25),
+            at: rng.u64(1_000..pace.created),
+            seconds: rng.u64(1..=pace.seconds),
             grace: *rng.choice(&[0, 1, 5, 10]).unwrap_or(&5),
+            high: false,
+            direct: false,
+            deadline: None,
         });
         pods += count;
     }

@@ -32,6 +32,10 @@ pub enum Rule {
     Progress,
     /// A proxy pod does not show what its delegate does.
     StatusIsTrue,
+    /// Somebody had to make way, or a node was added, for a pod that had room elsewhere.
+    NothingInExcess,
+    /// A recorded end was taken back, or is not that of the container.
+    EndsAreTrue,
 }
 
 /// One broken rule.
@@ -69,10 +73,11 @@ pub struct Subject {
 pub struct Recorder {
     running: BTreeMap<String, Run>,
     ran: BTreeMap<String, BTreeSet<String>>,
-    finished: BTreeSet<String>,
+    /// Exit codes.
+    finished: BTreeMap<String, i64>,
     excused: BTreeSet<String>,
-    all_excused: bool,
-    restored: bool,
+    /// What was done for them was undone behind everybody's back.
+    undone: BTreeSet<String>,
     /// What was found.
     pub violations: Vec<Violation>,
     /// How many containers were started.
@@ -90,9 +95,11 @@ impl Recorder {
         self.starts += 1;
         let Subject { proxy, pod, identity, once } = subject.clone();
         let others = self.running.values().filter(|run| run.pod != pod);
-        let twin = others.clone().find(|run| run.proxy == proxy).map(|run| run.pod.clone());
+        let undone = |run: &Run| self.undone.contains(&run.proxy);
+        let again = self.undone.contains(&proxy);
+        let twin = others.clone().find(|run| run.proxy == proxy && !again).map(|run| run.pod.clone());
         let same = others.clone().find(|run| !identity.is_empty() && run.identity == identity);
-        let same = same.filter(|run| run.proxy != proxy).map(|run| run.pod.clone());
+        let same = same.filter(|run| run.proxy != proxy && !again && !undone(run)).map(|run| run.pod.clone());
         if let Some(other) = twin {
             self.report(Rule::OneAtATime, at, format!("{pod} starts for proxy {proxy} while {other} runs"));
         }
@@ -102,14 +109,14 @@ impl Recorder {
         let ran = self.ran.entry(proxy.clone()).or_default();
         ran.insert(pod.clone());
         let many = ran.len() > 1;
-        if once && many {
+        if once && many && !again {
             self.report(
                 Rule::OneEver,
                 at,
                 format!("{pod} is a second delegate of {proxy}, which is to run once"),
             );
         }
-        if self.finished.contains(&proxy) && !self.restored {
+        if self.finished.contains_key(&proxy) && !again {
             self.report(
                 Rule::FinishedStaysFinished,
                 at,
@@ -119,12 +126,41 @@ impl Recorder {
         self.running.insert(pod.clone(), Run { proxy, pod, identity });
     }
 
-    /// It stops; `finished`: it has done what it was to do.
-    pub fn stops(&mut self, pod: &str, finished: bool) {
-        if let Some(run) = self.running.remove(pod)
-            && finished
-        {
-            self.finished.insert(run.proxy);
+    /// It stops; `finished`: it has done what it was to do, with this exit code.
+    pub fn stops(&mut self, pod: &str, finished: Option<i64>) {
+        if let (Some(run), Some(code)) = (self.running.remove(pod), finished) {
+            self.finished.insert(run.proxy, code);
+        }
+    }
+
+    /// A proxy pod is gone; `excused`: whoever took its target away did not mind what runs there.
+    pub fn gone(&mut self, proxy: &str, excused: bool, at: u64) {
+        if self.runs(proxy) && !excused && !self.undone.contains(proxy) {
+            self.report(Rule::NoOrphan, at, format!("proxy {proxy} is gone while its delegate runs"));
+        }
+    }
+
+    /// A proxy pod or PodChaperon of it has another phase.
+    pub fn turns(&mut self, proxy: &str, (before, after): (&str, &str), at: u64) {
+        let is_end = |phase: &str| matches!(phase, "Succeeded" | "Failed");
+        if before == after || self.undone.contains(proxy) {
+            return;
+        }
+        if is_end(before) {
+            self.report(Rule::EndsAreTrue, at, format!("{proxy} had ended as {before} and is {after:?} now"));
+        }
+        let success = self.finished.get(proxy).map(|code| *code == 0);
+        let is_true = match after {
+            "Succeeded" => success == Some(true),
+            "Failed" => success != Some(true) || self.excused.contains(proxy),
+            _ => true,
+        };
+        if !is_true {
+            self.report(
+                Rule::EndsAreTrue,
+                at,
+                format!("{proxy} is {after}, and its container has not ended so"),
+            );
         }
     }
 
@@ -133,20 +169,23 @@ impl Recorder {
         self.excused.insert(proxy.to_owned());
     }
 
-    /// The same for all.
-    pub fn excuse_all(&mut self) {
-        self.all_excused = true;
+    /// A restored etcd has another state of what was done for a proxy pod: kubelets and controllers begin with
+    /// that before anybody of ours can look.
+    pub fn undo(&mut self, proxy: &str) {
+        self.undone.insert(proxy.to_owned());
+        self.excuse(proxy);
     }
 
-    /// An etcd goes back: its kubelets start what it still has, before anybody of ours can look.
-    pub fn restored(&mut self) {
-        self.restored = true;
+    /// Whether that has happened.
+    #[must_use]
+    pub fn is_undone(&self, proxy: &str) -> bool {
+        self.undone.contains(proxy)
     }
 
     /// Whether it may end.
     #[must_use]
     pub fn is_excused(&self, proxy: &str) -> bool {
-        self.all_excused || self.excused.contains(proxy) || self.finished.contains(proxy)
+        self.excused.contains(proxy) || self.finished.contains_key(proxy)
     }
 
     /// UIDs of the proxy pods for which something runs.
@@ -177,7 +216,7 @@ mod tests {
     fn two_at_a_time_are_seen_and_one_after_the_other_is_not() {
         let mut recorder = Recorder::default();
         recorder.starts(&subject("a", false), 1);
-        recorder.stops("a", false);
+        recorder.stops("a", None);
         recorder.starts(&subject("b", false), 2);
         assert!(rules(&recorder).is_empty());
         recorder.starts(&subject("c", false), 3);
@@ -188,11 +227,48 @@ mod tests {
     fn what_is_to_run_once_has_one_delegate_ever() {
         let mut recorder = Recorder::default();
         recorder.starts(&subject("a", true), 1);
-        recorder.stops("a", true);
+        recorder.stops("a", Some(0));
         recorder.starts(&subject("a", true), 2);
         assert_eq!(rules(&recorder), [Rule::FinishedStaysFinished]);
-        recorder.stops("a", false);
+        recorder.stops("a", None);
         recorder.starts(&subject("b", true), 3);
         assert_eq!(rules(&recorder)[1..], [Rule::OneEver, Rule::FinishedStaysFinished]);
+    }
+
+    #[test]
+    fn a_proxy_pod_goes_after_its_delegate() {
+        let mut recorder = Recorder::default();
+        recorder.starts(&subject("a", false), 1);
+        recorder.gone("p", true, 2);
+        assert!(rules(&recorder).is_empty());
+        recorder.gone("p", false, 2);
+        assert_eq!(rules(&recorder), [Rule::NoOrphan]);
+        recorder.stops("a", None);
+        recorder.gone("p", false, 3);
+        assert_eq!(rules(&recorder).len(), 1);
+    }
+
+    #[test]
+    fn an_end_is_the_containers_and_stays() {
+        let mut recorder = Recorder::default();
+        recorder.starts(&subject("a", true), 1);
+        recorder.turns("p", ("Running", "Succeeded"), 2);
+        recorder.stops("a", Some(0));
+        recorder.turns("p", ("Running", "Failed"), 3);
+        recorder.turns("p", ("Succeeded", "Running"), 4);
+        assert_eq!(rules(&recorder), [Rule::EndsAreTrue; 3]);
+        recorder.turns("p", ("Running", "Succeeded"), 5);
+        recorder.turns("p", ("Succeeded", "Succeeded"), 6);
+        assert_eq!(rules(&recorder).len(), 3);
+    }
+
+    #[test]
+    fn what_a_restored_etcd_has_undone_may_be_done_again() {
+        let mut recorder = Recorder::default();
+        recorder.starts(&subject("a", true), 1);
+        recorder.undo("p");
+        recorder.starts(&subject("b", true), 2);
+        recorder.gone("p", false, 3);
+        assert!(rules(&recorder).is_empty());
     }
 }

@@ -19,7 +19,7 @@ pub fn breaks(plan: &Plan, options: Options, rule: Rule) -> anyhow::Result<bool>
 ///
 /// A world cannot be run.
 pub fn shrink(plan: &Plan, options: Options, rule: Rule, trials: u32) -> anyhow::Result<Plan> {
-    let options = Options { trace: false, live: false, ..options };
+    let options = Options { trace: false, live: false, once: false, ..options };
     let mut best = plan.clone();
     let mut left = trials;
     loop {

@@ -3,6 +3,7 @@
 //! Time stands still while anything can happen at once; then it jumps to whatever is due next, be it an event of
 //! the world or a timer inside a service. One thread, one seed: the same world twice.
 
+mod excess;
 mod faults;
 mod kubelets;
 mod network;
@@ -13,11 +14,12 @@ mod watches;
 
 use crate::bugs::Bug;
 use crate::cluster::{Backup, Object, Store};
-use crate::plan::{HEALED, Kind, Plan};
+use crate::plan::{Kind, Plan};
 use crate::process::{Launch, Process, Service};
 use crate::recorder::{Recorder, Violation};
 use crate::wire::{ClusterId, ProcessId, Sent, Wire};
 use bytes::Bytes;
+use excess::Excess;
 use fastrand::Rng;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubelets::Kubelet;
@@ -39,8 +41,6 @@ const NAMESPACE: &str = "shop";
 const OURS: &str = "multicluster-scheduler";
 /// A world that is not settled so long after the last fault never will be, in milliseconds.
 const PATIENCE: u64 = 400_000;
-/// Between two looks at whether it is settled.
-const LOOK: u64 = 10_000;
 
 /// What is due at some time.
 enum Due {
@@ -58,13 +58,16 @@ enum Due {
     Begin(usize),
     /// A fault ends.
     End(usize),
+    /// Others write again.
+    Meddle(usize),
     /// A process starts.
     Start(Service, ClusterId),
     /// A process that overlapped with another is over.
     Stop(ProcessId),
     /// A process that stood still goes on.
     Wake(ProcessId),
-    /// Owners, garbage collection, node controllers look around.
+    /// Autoscalers, owners, garbage collection, node controllers look around.
+    Scales,
     Owners,
     Collect,
     Nodes,
@@ -105,6 +108,9 @@ pub struct Report {
     pub starts: u64,
     /// Writes of our services that API servers took.
     pub writes: u64,
+    /// Pods that made way for others, and nodes that were added.
+    pub evictions: u64,
+    pub scale_ups: u64,
     /// Length in milliseconds of the world's own time.
     pub lasted: u64,
     /// Equal for equal histories.
@@ -122,6 +128,8 @@ pub struct Options {
     pub trace: bool,
     /// Tell it as it happens.
     pub live: bool,
+    /// The process ends with it: nothing is tidied up.
+    pub once: bool,
 }
 
 /// The world.
@@ -149,8 +157,11 @@ pub struct World {
     webhook: webhook::mac::Key,
     /// What a target said last of itself, for those who do not mind how old it is.
     said: BTreeMap<ClusterId, Bytes>,
-    /// Lists of pods that are answered as empty.
-    empty: u32,
+    /// Sources answer lists of pods as if there were none.
+    empty: bool,
+    /// Targets that were taken away, by source: pods that were elected there may end.
+    removed: Vec<(ClusterId, ClusterId)>,
+    excess: Excess,
 }
 
 /// Runs the world of a plan to its end.
@@ -162,11 +173,19 @@ pub fn run(plan: &Plan, options: Options) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     let plan = plan.clone();
     let report = runtime.block_on(async move {
-        let mut world = World::new(plan, options)?;
+        let mut world = Box::new(World::new(plan, options)?);
         world.live().await?;
-        anyhow::Ok(world.end())
+        let report = world.end();
+        if options.once {
+            Box::leak(world);
+        }
+        anyhow::Ok(report)
     });
-    runtime.shutdown_background();
+    if options.once {
+        Box::leak(Box::new(runtime));
+    } else {
+        runtime.shutdown_background();
+    }
     report
 }
 
@@ -199,7 +218,9 @@ impl World {
             report: Report::default(),
             webhook: webhook::mac::Key::new(b"0123456789abcdef0123456789abcdef"),
             said: BTreeMap::new(),
-            empty: 0,
+            empty: false,
+            removed: Vec::new(),
+            excess: Excess::default(),
         };
         world.found()?;
         Ok(world)
@@ -277,11 +298,13 @@ impl World {
             }
             self.skewed |= fault.kind == Kind::ClockSkew;
         }
+        self.at(500, Due::Scales);
         self.at(700, Due::Owners);
         self.at(1_100, Due::Collect);
         self.at(1_300, Due::Nodes);
-        self.at(HEALED, Due::Heal);
-        self.at(HEALED + LOOK, Due::Look);
+        let pace = self.plan.pace;
+        self.at(pace.healed, Due::Heal);
+        self.at(pace.healed + pace.look, Due::Look);
         Ok(())
     }
 
@@ -336,7 +359,11 @@ impl World {
 
     /// Tells the API servers the time.
     fn tick_stores(&mut self) {
-        let (stamp, seconds) = (self.stamp(), self.wall().as_second());
+        let seconds = self.wall().as_second();
+        if self.clusters.first().is_some_and(|cluster| cluster.store.now_seconds == seconds) {
+            return;
+        }
+        let stamp = self.stamp();
         for cluster in &mut self.clusters {
             cluster.store.now.clone_from(&stamp);
             cluster.store.now_seconds = seconds;
@@ -384,6 +411,7 @@ impl World {
             Due::Container(cluster, node, pod) => self.container(cluster, &node, &pod),
             Due::Begin(fault) => self.begins(fault),
             Due::End(fault) => self.ends(fault),
+            Due::Meddle(fault) => self.meddles(fault),
             Due::Start(service, home) => self.starts(service, home)?,
             Due::Stop(process) => {
                 if let Some(process) = self.processes.get_mut(process) {
@@ -392,6 +420,7 @@ impl World {
                 }
             }
             Due::Wake(process) => self.wakes(process),
+            Due::Scales => self.scales(),
             Due::Owners => {
                 self.owners_look();
                 self.after(500, Due::Owners);
@@ -424,14 +453,14 @@ impl World {
         Ok(())
     }
 
-    fn end(mut self) -> Report {
+    fn end(&mut self) -> Report {
         self.report.violations = std::mem::take(&mut self.recorder.violations);
         self.report.starts = self.recorder.starts;
         self.report.lasted = self.now();
-        for process in &mut self.processes {
-            process.kill();
+        if !self.options.once {
+            self.processes.iter_mut().for_each(Process::kill);
         }
-        self.report
+        std::mem::take(&mut self.report)
     }
 }
 

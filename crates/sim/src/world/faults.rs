@@ -74,7 +74,7 @@ impl World {
             }
             Kind::TargetRemoved => {
                 // Its pods end; that is what was asked for.
-                self.recorder.excuse_all();
+                self.removed.push((aim.source, aim.target));
                 self.remove_target(aim.source, aim.target);
                 true
             }
@@ -83,7 +83,10 @@ impl World {
                 self.cluster(aim.target).backup = Some(backup);
                 true
             }
-            Kind::Meddling => self.meddles(aim),
+            Kind::Meddling => {
+                self.after(0, Due::Meddle(index));
+                false
+            }
             Kind::EmptyList => self.lies_about_pods(aim.source),
         };
         if took {
@@ -133,13 +136,13 @@ impl World {
     }
 
     fn lies_about_pods(&mut self, id: ClusterId) -> bool {
-        self.empty = 2;
+        self.empty = true;
         self.forgets(id)
     }
 
     /// Whoever was told an empty list lists again.
     fn tells_the_truth(&mut self, id: ClusterId) {
-        self.empty = 0;
+        self.empty = false;
         self.forgets(id);
     }
 
@@ -375,7 +378,9 @@ impl World {
     }
 
     /// Others write to pods and PodChaperons, so that whoever decided on an older state loses the race.
-    fn meddles(&mut self, aim: Aim) -> bool {
+    pub(super) fn meddles(&mut self, index: usize) {
+        let Some(fault) = self.plan.faults.get(index).copied() else { return };
+        let aim = self.aim(&fault);
         let mut touched = 0;
         for (id, kind) in [(aim.source, "pods"), (aim.target, "podchaperons"), (aim.target, "pods")] {
             if !self.cluster(id).serves() {
@@ -383,23 +388,31 @@ impl World {
             }
             let objects: Vec<Rc<Object>> = self.store(id).all(kind).cloned().collect();
             for object in objects.iter().filter(|object| object.name() != "local") {
-                let key = (object.meta("namespace").to_owned(), object.name().to_owned());
-                let stamp = aim.pick;
-                self.store(id).edit(kind, &key.0, &key.1, |object| {
+                let stamp = self.rng.u64(..1_000_000);
+                if !stamp.is_multiple_of(4) {
+                    continue;
+                }
+                self.store(id).edit(kind, object.meta("namespace"), object.name(), |object| {
                     object["metadata"]["annotations"]["example.com/touched"] = json!(stamp.to_string());
                 });
                 touched += 1;
             }
         }
-        touched > 0
+        if touched > 0 {
+            self.counts(Kind::Meddling);
+        }
+        let pause = self.rng.u64(100..1_000);
+        if self.now() + pause < fault.at + fault.lasts {
+            self.after(pause, Due::Meddle(index));
+        }
     }
 
     /// A target's etcd goes back to what it was some time ago.
     fn restores(&mut self, id: ClusterId) {
         let Some(backup) = self.cluster(id).backup.take() else { return };
-        // What was asked for since is forgotten, and so may be what ran.
-        self.recorder.excuse_all();
-        self.recorder.restored();
+        for proxy in self.store(id).differing(&backup, keys::PARENT_UID) {
+            self.recorder.undo(&proxy);
+        }
         self.tell(|| format!("c{id} is restored"));
         self.store(id).restore(backup);
         self.cuts_watches(id, true, false);

@@ -43,7 +43,7 @@ pub(super) struct Kubelet {
 }
 
 /// Thousandths of a CPU that a pod asks for.
-fn cpu(pod: &Object) -> u64 {
+pub(super) fn cpu(pod: &Object) -> u64 {
     let text = pod.value["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str().unwrap_or("0m");
     text.trim_end_matches('m').parse().unwrap_or_default()
 }
@@ -153,7 +153,8 @@ impl World {
             proxy: pod.label(keys::PARENT_UID).to_owned(),
             pod: pod.uid().to_owned(),
             identity: pod.annotation("sim/identity").unwrap_or_default().to_owned(),
-            once: policy != "Always",
+            // What its owner wanted, not what the target made of it.
+            once: pod.annotation("sim/policy").is_some_and(|policy| policy != "Always"),
         };
         if subject.proxy.is_empty() {
             return;
@@ -202,7 +203,7 @@ impl World {
         } else {
             container.state = State::Done { code, started, finished: stamp };
             let name = container.name.clone();
-            self.recorder.stops(uid, finished);
+            self.recorder.stops(uid, finished.then_some(code));
             self.tell(|| format!("c{id} {node} {name} ended with {code}"));
         }
         self.after(20, Due::Kubelet(id, node.to_owned(), uid.to_owned()));
@@ -243,7 +244,7 @@ impl World {
         kubelet.up = false;
         let pods: Vec<String> = kubelet.containers.keys().cloned().collect();
         for pod in &pods {
-            self.recorder.stops(pod, false);
+            self.recorder.stops(pod, None);
         }
         self.excuse_node(id, node);
     }

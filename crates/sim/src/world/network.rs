@@ -5,6 +5,7 @@ use crate::bugs::{self, Bug};
 use crate::cluster::Refusal;
 use crate::cluster::request::{Request, Verb};
 use crate::process::Service;
+use crate::recorder::Rule;
 use crate::wire::{ClusterId, Content, ProcessId, Reply, Sent};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -148,8 +149,10 @@ impl World {
 
     fn serves(&mut self, sent: Sent) {
         self.judge_write(&sent);
+        let ended = self.ends_for_nothing(&sent);
+        let victim = self.victim(&sent);
         let service = self.processes.get(sent.process).map(|process| process.service);
-        let bug = self.options.bug.filter(|bug| service == Some(bug.service()));
+        let bug = self.options.bug.filter(|bug| service.is_some_and(|service| bug.is_of(service)));
         let lie = bug.and_then(|bug| self.lies(bug, &sent)).or_else(|| self.says_empty(&sent));
         let answer = match lie {
             Some(lie) => lie,
@@ -158,6 +161,13 @@ impl World {
         let code = answer.as_ref().map_or_else(|refusal| refusal.code, |_| 200);
         if sent.request.is_write() && code == 200 {
             self.report.writes += 1;
+            if let Some(victim) = victim {
+                self.evicted(sent.cluster, &victim);
+            }
+            if let Some(what) = ended {
+                let at = self.now();
+                self.recorder.report(Rule::NoEndWithoutCause, at, what);
+            }
         }
         let now = self.now();
         let mut hasher = DefaultHasher::new();
@@ -187,10 +197,9 @@ impl World {
     /// A list that is empty although there are objects, as caches of API servers were seen to answer.
     fn says_empty(&mut self, sent: &Sent) -> Option<Result<Bytes, Refusal>> {
         let listed = matches!(sent.request.verb, Verb::List(_)) && sent.request.kind == "pods";
-        if self.empty == 0 || !listed || !self.is_source(sent.cluster) {
+        if !self.empty || !listed || !self.is_source(sent.cluster) {
             return None;
         }
-        self.empty -= 1;
         let version = self.store(sent.cluster).version().to_string();
         let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": []});
         Some(Ok(Bytes::from(list.to_string())))

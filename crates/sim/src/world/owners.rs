@@ -127,7 +127,7 @@ impl World {
     fn create(&mut self, owner: &Controller, name: &str, identity: &str) {
         let Workload { source, cpu, policy, ask, seconds, grace, .. } = owner.workload.clone();
         let failing = owner.workload.owner == Owner::Job && self.rng.u64(..8) == 0;
-        let mut annotations = json!({keys::ELECT: "", "sim/seconds": seconds.to_string(),
+        let mut annotations = json!({keys::ELECT: "", "sim/seconds": seconds.to_string(), "sim/policy": policy,
             "sim/code": if failing { "1" } else { "0" }});
         if !identity.is_empty() {
             annotations["sim/identity"] = json!(format!("{source}/{identity}"));
@@ -135,9 +135,24 @@ impl World {
         if !ask.is_empty() {
             annotations[keys::ASK] = json!(ask);
         }
-        let spec = json!({"restartPolicy": policy, "terminationGracePeriodSeconds": grace,
+        let Workload { high, direct, deadline, .. } = owner.workload;
+        if direct {
+            annotations[keys::NO_RESERVATION] = json!("");
+        }
+        if let Some(seconds) = deadline {
+            annotations[keys::START_DEADLINE] = json!(format!("{seconds}s"));
+        }
+        let mut spec = json!({"restartPolicy": policy, "terminationGracePeriodSeconds": grace,
             "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": format!("{cpu}m"), "memory": "1Mi"}}}]});
-        let value = pod(name, &json!({"app": owner.workload.name}), &annotations, &spec);
+        if high {
+            spec["priorityClassName"] = json!("high");
+        }
+        let mut value = pod(name, &json!({"app": owner.workload.name}), &annotations, &spec);
+        if owner.workload.owner != Owner::Nobody {
+            let kind = format!("{:?}", owner.workload.owner);
+            value["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": kind,
+                "name": owner.workload.name, "uid": format!("owner-{}", owner.workload.name), "controller": true}]);
+        }
         let value = match self.admitted(&value) {
             Ok(value) => value,
             Err(why) => {

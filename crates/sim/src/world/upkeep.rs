@@ -13,13 +13,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// After so long a silent node counts as unreachable.
-const SILENT: u64 = 20_000;
-/// How long pods stay on an unreachable node; shorter than the default, so that worlds are.
-const TOLERATED: u64 = 15_000;
-/// How long a pod's node must have been missing.
-const STRANDED: u64 = 10_000;
-
 impl World {
     /// Deletes what has lost its owner, and ends pods whose node is gone.
     pub(super) fn collect(&mut self) {
@@ -27,7 +20,9 @@ impl World {
             if !self.cluster(id).serves() {
                 continue;
             }
-            self.collect_orphans(id);
+            if !self.is_source(id) {
+                self.collect_orphans(id);
+            }
             self.collect_pods(id);
         }
     }
@@ -57,7 +52,7 @@ impl World {
         cluster.stranded.retain(|uid, _| names.contains(uid));
         for pod in stranded {
             let since = *self.cluster(id).stranded.entry(pod.uid().to_owned()).or_insert(now);
-            if now >= since + STRANDED {
+            if now >= since + self.plan.pace.stranded {
                 self.ends_stranded(id, &pod);
             }
         }
@@ -107,7 +102,7 @@ impl World {
     }
 
     fn judges_node(&mut self, id: ClusterId, node: &str, silence: u64) {
-        let ready = silence < SILENT;
+        let ready = silence < self.plan.pace.silent;
         let Some(object) = self.store(id).get("nodes", "", node).cloned() else { return };
         let was = object.value["status"]["conditions"][0]["status"] == "True";
         if ready != was {
@@ -121,7 +116,7 @@ impl World {
                 node["spec"]["taints"] = if ready { Value::Null } else { taint };
             });
         }
-        if silence < SILENT + TOLERATED {
+        if silence < self.plan.pace.silent + self.plan.pace.tolerated {
             return;
         }
         self.excuse_node(id, node);

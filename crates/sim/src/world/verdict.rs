@@ -1,13 +1,12 @@
 //! Whether a world is settled after its last fault, and what is wrong if it is not.
 
 use super::kubelets::is_over;
-use super::{Due, LOOK, PATIENCE, World};
-use crate::cluster::Object;
+use super::{Due, PATIENCE, World};
 use crate::cluster::request::Verb;
-use crate::plan::HEALED;
+use crate::cluster::{Change, Object};
 use crate::process::Service;
 use crate::recorder::{Rule, Violation};
-use crate::wire::Sent;
+use crate::wire::{ClusterId, Sent};
 use api::keys;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -47,16 +46,49 @@ impl World {
                 format!("{} wrote: {}", service.name(), request.line()),
             );
         }
-        // A proxy pod is ended by us only for a reason.
-        let ends = service == Service::FeedbackController
-            && request.kind == "pods"
-            && (request.verb == Verb::Delete
-                || request.body["status"]["reason"].as_str().is_some_and(|reason| reason == "DelegateLost"));
-        let matches = request.body["preconditions"]["uid"].as_str().is_none_or(|uid| uid == object.uid());
-        if ends && matches && !object.is_terminating() && !self.recorder.is_excused(object.uid()) {
-            let what = format!("{} {} was ended: {}", object.name(), object.uid(), request.line());
-            self.recorder.report(Rule::NoEndWithoutCause, at, what);
+    }
+
+    /// Looks at what has changed.
+    pub(super) fn judges(&mut self, id: ClusterId, change: &Change) {
+        let at = self.now();
+        let new = &change.new;
+        let proxy = match (change.kind.as_str(), self.is_source(id)) {
+            ("pods", true) => new.uid(),
+            ("podchaperons", _) => new.label(keys::PARENT_UID),
+            _ => return,
+        };
+        if let Some(old) = change.old.as_ref().filter(|_| !change.deleted) {
+            self.recorder.turns(proxy, (old.phase(), new.phase()), at);
         }
+        if api::raw::confirms_revocation(&new.value["status"]) {
+            // It never ran, and its owner makes another one for another target.
+            self.recorder.excuse(proxy);
+        }
+        if change.deleted && self.is_source(id) {
+            let excused = self.was_removed(id, new);
+            self.recorder.gone(proxy, excused, at);
+        }
+    }
+
+    /// Whether somebody took a pod's target away.
+    fn was_removed(&self, source: ClusterId, pod: &Object) -> bool {
+        let uid = |id: ClusterId| self.clusters.get(id).map(|cluster| cluster.store.uid.as_str());
+        let elected = pod.annotation(keys::ELECTED_TARGET);
+        elected.is_some() && self.removed.iter().any(|(of, id)| *of == source && uid(*id) == elected)
+    }
+
+    /// What a write ends without a cause, should it be taken.
+    pub(super) fn ends_for_nothing(&mut self, sent: &Sent) -> Option<String> {
+        let request = &sent.request;
+        let by_us = self.processes.get(sent.process)?.service == Service::FeedbackController;
+        let ends = request.verb == Verb::Delete || request.body["status"]["reason"] == "DelegateLost";
+        if request.kind != "pods" || !by_us || !ends {
+            return None;
+        }
+        let pod = self.store(sent.cluster).get("pods", &request.key.0, &request.key.1).cloned()?;
+        let excused = self.recorder.is_excused(pod.uid()) || self.was_removed(sent.cluster, &pod);
+        (!pod.is_terminating() && !excused)
+            .then(|| format!("{} {} was ended: {}", pod.name(), pod.uid(), request.line()))
     }
 
     /// Looks at everything; whether the world is over.
@@ -67,11 +99,11 @@ impl World {
             self.tell(|| "settled".to_owned());
             return true;
         }
-        if now >= HEALED + PATIENCE {
+        if now >= self.plan.pace.healed + PATIENCE {
             self.recorder.violations.extend(open);
             return true;
         }
-        self.after(LOOK, Due::Look);
+        self.after(self.plan.pace.look, Due::Look);
         false
     }
 

@@ -34,8 +34,9 @@ impl World {
         let now = self.now();
         let id = sent.cluster;
         let service = self.processes.get(sent.process).map(|process| process.service);
-        let bug =
-            self.options.bug.filter(|bug| service == Some(bug.service()) && bug.distorts(&sent.request.kind));
+        let bug = self.options.bug.filter(|bug| {
+            service.is_some_and(|service| bug.is_of(service)) && bug.distorts(&sent.request.kind)
+        });
         let (pieces, receiver) = mpsc::unbounded_channel();
         self.serial += 1;
         let number = self.serial;
@@ -80,6 +81,8 @@ impl World {
             cluster.pumped += changes.len();
             for change in &changes {
                 self.spreads(id, change);
+                self.judges(id, change);
+                self.weighs(id, change);
                 self.notices(id, change);
             }
         }
