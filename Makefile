@@ -57,12 +57,14 @@ parity: build ## Many more of them, from other seeds: make parity PODS=1000000 S
 	$(BIN)/parity --pods $(PODS) --seed $(SEED)
 
 .PHONY: worlds
-worlds: build ## The placement protocol in the first simulated worlds; many more are run by hand.
-	$(BIN)/sim --worlds 48
+worlds: build ## The placement protocol in many short simulated worlds, and in some long ones.
+	$(BIN)/sim --short --worlds 2000
+	$(BIN)/sim --worlds 100
 
 .PHONY: sim
 sim: build ## Protocol bugs on purpose are found, then as many worlds as you like: make sim WORLDS=100000 FROM=1.
-	$(BIN)/sim --bug all --worlds 10000
+	$(BIN)/sim --bug all --short --worlds 10000
+	$(BIN)/sim --short --worlds $(WORLDS) --from $(FROM)
 	$(BIN)/sim --worlds $(WORLDS) --from $(FROM)
 
 .PHONY: mutants

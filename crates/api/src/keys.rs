@@ -36,6 +36,18 @@ pub const ASK: &str = key!("ask");
 pub const TARGET_ORDER: &str = key!("target-order");
 /// Annotation of a pod: `name=int,…`, the shares of targets in the pods of one controller.
 pub const TARGET_WEIGHT: &str = key!("target-weight");
+/// Annotation of a pod: name of the group, within its namespace, with which it is placed or not at all.
+pub const GROUP: &str = key!("group");
+/// Annotation of a pod: how many pods of its group must fit at once.
+pub const GROUP_MIN_MEMBER: &str = key!("group-min-member");
+/// Annotation of a pod: [`GROUP_ONE_TARGET`], the default, or [`GROUP_ANY_TARGET`].
+pub const GROUP_PLACEMENT: &str = key!("group-placement");
+/// Value of [`GROUP_PLACEMENT`]: all pods of the group run in one target.
+pub const GROUP_ONE_TARGET: &str = "OneTarget";
+/// Value of [`GROUP_PLACEMENT`]: they may be spread over targets.
+pub const GROUP_ANY_TARGET: &str = "AnyTarget";
+/// Label of a pod, as other schedulers of groups read it: name of its group, where the annotation is absent.
+pub const POD_GROUP: &str = "scheduling.x-k8s.io/pod-group";
 /// Annotation of a pod: how long its delegate may wait for a node when another target would take the pod.
 pub const START_DEADLINE: &str = key!("start-deadline");
 

@@ -7,7 +7,7 @@ use crate::plan::{Action, Observed, Parent, Remote};
 use crate::removed::look_up_target;
 use crate::store::{Evidence, Key};
 use crate::views::{Chaperon, Proxy, is_ours};
-use api::{Pod, keys, names};
+use api::{Pod, keys};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{DeleteParams, ListParams, Patch, PostParams};
@@ -134,8 +134,7 @@ async fn look_up_delegate(context: &Context, proxy: &Proxy) -> Result<Done, Erro
     let api = link.chaperons(&proxy.namespace);
     let verb = "read the PodChaperon of";
     let found = if proxy.elected_chaperon.is_some() {
-        // A pod that is only granted has no node yet.
-        let name = names::chaperon(&proxy.name, &proxy.uid, &link.key.virtual_node());
+        let name = proxy.chaperon_behind(&link.key.virtual_node());
         match of_target(&link, api.get_opt(&name).await) {
             Ok(found) => found,
             Err(error) => return Err(failed(verb, proxy.full_name())(error)),
@@ -206,7 +205,7 @@ async fn tell(context: &Context, proxy: &Proxy, cause: Cause, remains: bool) -> 
     let place = match (&proxy.elected_target, &proxy.elected_chaperon) {
         (Some(cluster), Some(uid)) => format!(
             " PodChaperon {} (UID {uid}) may remain in cluster {cluster}.",
-            names::chaperon(&proxy.name, &proxy.uid, &proxy.node)
+            proxy.chaperon_behind(&proxy.node)
         ),
         (_, _) => String::new(),
     };

@@ -107,6 +107,12 @@ impl Proxy {
         self.finalizers.iter().any(|finalizer| is_ours(finalizer))
     }
 
+    /// Name of its PodChaperon behind a virtual node: that of the elected target, also while the pod has no node
+    /// but a grant.
+    pub(crate) fn chaperon_behind(&self, virtual_node: &str) -> String {
+        api::names::chaperon(&self.name, &self.uid, virtual_node)
+    }
+
     pub(crate) fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

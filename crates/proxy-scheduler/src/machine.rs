@@ -8,6 +8,7 @@ mod ask;
 mod choose;
 mod decide;
 mod explain;
+mod gang;
 mod grant;
 mod intake;
 mod model;
@@ -20,9 +21,9 @@ mod tests;
 
 use crate::rank::Ranker;
 pub use model::{
-    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Grant, GrantKind, Hold, Id, Live, Name,
-    Outcome, Place, PodRef, PodSeen, Preference, Promise, Refusal, Scope, Seed, Stage, Summary, TargetSeen,
-    Width, Wish,
+    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Grant, GrantKind, Group, Hold, Id, Live,
+    Name, Outcome, Place, PodRef, PodSeen, Preference, Promise, Refusal, Scope, Seed, Stage, Summary,
+    TargetSeen, Width, Wish,
 };
 pub use pod::Waits;
 use pod::{DOUBT, PodState};
@@ -45,6 +46,8 @@ enum Timer {
     Pod(Id),
     /// Silence of a target is judged.
     Listen(Id),
+    /// The time of a group has come.
+    Gang(Id),
 }
 
 /// All proxy pods, all targets, and what is under way between them.
@@ -63,6 +66,7 @@ pub struct Machine {
     picky: usize,
     targets: BTreeMap<Id, Target>,
     shares: share::Shares,
+    gangs: gang::Gangs,
     /// PodChaperons of pods that have not been seen, by pod and target.
     strangers: BTreeMap<Id, BTreeMap<Id, ChaperonSeen>>,
     /// Pods to decide about, in order of arrival.
@@ -182,6 +186,7 @@ impl Machine {
                 Timer::Open => self.touch_all(),
                 Timer::Pod(uid) => self.touch(&uid),
                 Timer::Reopen => self.reopened = true,
+                Timer::Gang(name) => self.touch_gang(&name),
                 Timer::Listen(id) => self.listen(&id, (now, now.saturating_sub(at))),
             }
         }

@@ -1,8 +1,8 @@
 //! Raw objects, reduced to what the machine looks at.
 
 use crate::machine::{
-    ChaperonSeen, Election, Grant, GrantKind, Hold, Id, Name, Place, PodSeen, Preference, Promise, Refusal,
-    Seed, Stage, Summary, TargetSeen, Width, Wish,
+    ChaperonSeen, Election, Grant, GrantKind, Group, Hold, Id, Name, Place, PodSeen, Preference, Promise,
+    Refusal, Seed, Stage, Summary, TargetSeen, Width, Wish,
 };
 use api::conditions::{Kind, is_true};
 use api::delegate::{Destination, Origin, chaperon};
@@ -58,12 +58,44 @@ pub fn pod(mut pod: Pod, source: &Source) -> PodSeen {
         Ok(info) => (Arc::new(info), None),
         Err(error) => (Arc::new(blank(&pod)), Some(error)),
     };
+    let (gang, misgrouped) = match gang(&pod) {
+        Ok(gang) => (gang.map(Arc::new), None),
+        Err(reason) => (None, Some(reason)),
+    };
     let place = if pod.node().is_empty() {
-        Place::Unbound(Arc::new(wish(pod, source, Arc::clone(&info), misread)))
+        Place::Unbound(Arc::new(wish(pod, source, Arc::clone(&info), misread.or(misgrouped))))
     } else {
         Place::Bound { node: pod.node().into(), election: election(&pod) }
     };
-    PodSeen { uid, name, version, terminating, finished, place, info, group, owned, start_deadline, shown }
+    PodSeen {
+        uid,
+        name,
+        version,
+        terminating,
+        finished,
+        place,
+        info,
+        group,
+        gang,
+        owned,
+        start_deadline,
+        shown,
+    }
+}
+
+/// The group that a pod says it belongs to; an error for one that does not say how many must fit.
+fn gang(pod: &Pod) -> Result<Option<Group>, String> {
+    let named = pod.annotation(keys::GROUP).or_else(|| pod.label(keys::POD_GROUP));
+    let Some(name) = named.filter(|name| !name.is_empty()) else { return Ok(None) };
+    let least = pod.annotation(keys::GROUP_MIN_MEMBER).and_then(|text| text.parse().ok());
+    let Some(least) = least.filter(|least: &usize| *least > 0) else {
+        return Err(format!(
+            "group {name} needs annotation {} with a number of pods",
+            keys::GROUP_MIN_MEMBER
+        ));
+    };
+    let together = pod.annotation(keys::GROUP_PLACEMENT) != Some(keys::GROUP_ANY_TARGET);
+    Ok(Some(Group { name: format!("{}/{name}", pod.namespace()).into(), least, together }))
 }
 
 fn group(pod: &Pod) -> u64 {

@@ -239,8 +239,10 @@ impl Store {
         Some(self.history.partition_point(|change| change.version <= version))
     }
 
-    /// Forgets the history: whoever resumes from before must list again.
+    /// Forgets the history: whoever resumes from before must list again. Something that nobody watches has changed
+    /// meanwhile, as always.
     pub fn compact(&mut self) {
+        self.version += 1;
         self.compacted = self.version;
     }
 

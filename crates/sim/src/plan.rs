@@ -152,6 +152,8 @@ pub struct Workload {
     pub high: bool,
     /// Nobody reserves for it.
     pub direct: bool,
+    /// So many of its pods are placed at once or none, and whether all in one target.
+    pub gang: Option<(u64, bool)>,
     /// Seconds after which a delegate without node is taken back, if it says so.
     pub deadline: Option<u64>,
 }
@@ -272,6 +274,8 @@ fn costs(seed: u64, workloads: &mut [Workload]) -> u64 {
     for workload in workloads {
         workload.high = rng.u64(..4) == 0;
         workload.direct = rng.u64(..10) == 0;
+        let member = rng.u64(..6) == 0 && workload.pods > 1 && !workload.direct;
+        workload.gang = member.then(|| (rng.u64(2..=workload.pods), rng.bool()));
         workload.deadline = (rng.u64(..3) == 0).then(|| rng.u64(2..10));
     }
     rng.choice(&[0, 0, 1, 2]).copied().unwrap_or_default()
@@ -306,6 +310,7 @@ fn workloads(rng: &mut Rng, sources: usize, pace: Pace) -> Vec<Workload> {
             grace: *rng.choice(&[0, 1, 5, 10]).unwrap_or(&5),
             high: false,
             direct: false,
+            gang: None,
             deadline: None,
         });
         pods += count;

@@ -34,6 +34,8 @@ pub enum Rule {
     StatusIsTrue,
     /// Somebody had to make way, or a node was added, for a pod that had room elsewhere.
     NothingInExcess,
+    /// Some of a group were placed, and not enough of it, or not where the others are.
+    AllOrNothing,
     /// A recorded end was taken back, or is not that of the container.
     EndsAreTrue,
 }

@@ -5,6 +5,7 @@
 
 mod excess;
 mod faults;
+mod gangs;
 mod kubelets;
 mod network;
 mod owners;
@@ -27,7 +28,7 @@ use network::Cut;
 use owners::Owners;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -162,6 +163,8 @@ pub struct World {
     /// Targets that were taken away, by source: pods that were elected there may end.
     removed: Vec<(ClusterId, ClusterId)>,
     excess: Excess,
+    /// UIDs of pods that were ever bound, by source and group.
+    placed: BTreeMap<(ClusterId, String), BTreeSet<String>>,
 }
 
 /// Runs the world of a plan to its end.
@@ -221,6 +224,7 @@ impl World {
             empty: false,
             removed: Vec::new(),
             excess: Excess::default(),
+            placed: BTreeMap::new(),
         };
         world.found()?;
         Ok(world)

@@ -218,7 +218,15 @@ fn check_annotations(source: &Value) -> Result<(), String> {
     };
     checked(keys::TARGET_ORDER, &|value| preference::parse_order(value).map(drop))?;
     checked(keys::TARGET_WEIGHT, &|value| preference::parse_weights(value).map(drop))?;
-    checked(keys::START_DEADLINE, &|value| preference::parse_deadline(value).map(drop))
+    checked(keys::START_DEADLINE, &|value| preference::parse_deadline(value).map(drop))?;
+    checked(keys::GROUP_MIN_MEMBER, &|value| {
+        let fits = value.parse().is_ok_and(|count: u32| (1..=10_000).contains(&count));
+        if fits { Ok(()) } else { Err(format!("{value:?} must be a number from 1 to 10000")) }
+    })?;
+    checked(keys::GROUP_PLACEMENT, &|value| match value {
+        keys::GROUP_ONE_TARGET | keys::GROUP_ANY_TARGET => Ok(()),
+        _ => Err(format!("{value:?} must be {} or {}", keys::GROUP_ONE_TARGET, keys::GROUP_ANY_TARGET)),
+    })
 }
 
 /// The last line of a parser's message, which says what is wrong below a picture of where.

@@ -114,6 +114,10 @@ fn life() -> Vec<Case> {
         case!(grants::case_133_a_pod_that_fits_nowhere_waits_in_one_target_and_then_in_the_next, needs_local),
         case!(grants::case_021_a_pod_preempts_in_one_cluster_only, needs_local),
         case!(grants::a_pod_without_reservation_is_placed_by_its_own_scheduler),
+        case!(
+            groups::groups_that_fit_alone_are_placed_whole_and_one_that_does_not_takes_nothing,
+            needs_local
+        ),
         case!(placement::pods_that_keep_apart_run_in_different_clusters),
         case!(placement::node_selectors_and_taints_of_the_target_are_honoured, needs_local),
         case!(

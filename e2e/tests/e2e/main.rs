@@ -19,6 +19,7 @@ mod drains;
 mod ends;
 mod follow;
 mod grants;
+mod groups;
 mod guest;
 mod identity;
 mod installed;

@@ -184,7 +184,7 @@ async fn one_waits(scene: &Scene<'_>, ready: usize, texts: &[&str]) -> Result<St
 }
 
 /// Waits until a pod's condition PodScheduled says why it has no node, with all of these texts.
-async fn unschedulable(scene: &Scene<'_>, name: &str, texts: &[&str]) -> Result<()> {
+pub(crate) async fn unschedulable(scene: &Scene<'_>, name: &str, texts: &[&str]) -> Result<()> {
     until(LONG, &format!("pod {name} says why it waits"), async || {
         let status = json!(scene.pods().get(name).await?.status);
         let scheduled = condition(&status, "PodScheduled").context("no condition PodScheduled")?;

@@ -467,3 +467,11 @@ fn w37_a_debug_container_is_passed_down_once() {
         Observed { proxy: debugged, delegate: Remote::Present(passed), is_mirrored: true, ..running() };
     check(seen, &[]);
 }
+
+#[test]
+fn the_chaperon_of_a_granted_pod_has_the_name_of_its_target() {
+    let granted = Proxy { node: String::new(), ..proxy("Pending") };
+    let bound = Proxy { node: "admiralty-c1".to_owned(), ..proxy("Pending") };
+    assert_eq!(granted.chaperon_behind("admiralty-c1"), bound.chaperon_behind("admiralty-c1"));
+    assert_ne!(granted.chaperon_behind("admiralty-c1"), granted.chaperon_behind(""));
+}

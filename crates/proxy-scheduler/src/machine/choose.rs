@@ -80,8 +80,17 @@ impl Machine {
             && target.may_try(&pod.seen.name.namespace, &wish.class, now)
     }
 
-    /// The targets that the pod's constraints allow, best first. Room is a preference: only a target knows.
+    /// The targets that the pod's constraints and its group allow, best first.
     pub(super) fn ranked(&self, uid: &Id, now: Duration) -> Vec<Choice> {
+        let mut choices = self.ranked_alone(uid, now);
+        if let Some(only) = self.gang_target(uid) {
+            choices.retain(|choice| choice.id == only);
+        }
+        choices
+    }
+
+    /// The targets that the pod's constraints allow, best first. Room is a preference: only a target knows.
+    pub(super) fn ranked_alone(&self, uid: &Id, now: Duration) -> Vec<Choice> {
         let Some(pod) = self.pods.get(uid) else { return Vec::new() };
         let Some(wish) = pod.wish() else { return Vec::new() };
         let scores: BTreeMap<Id, i64> = self.ranker.judge(&wish.info).fit.into_iter().collect();

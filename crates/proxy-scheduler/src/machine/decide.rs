@@ -12,6 +12,7 @@ const TELL_SILENCE: Duration = Duration::from_secs(10);
 
 impl Machine {
     pub(super) fn decide(&mut self, uid: &Id, now: Duration) {
+        self.muster(uid, now);
         let Some(pod) = self.pods.get(uid) else { return };
         let key = (pod.number, Arc::clone(uid));
         if pod.gone {
@@ -57,7 +58,7 @@ impl Machine {
     }
 
     /// Takes back every ask but one.
-    fn withdraw(&mut self, uid: &Id, except: Option<&Id>, now: Duration) {
+    pub(super) fn withdraw(&mut self, uid: &Id, except: Option<&Id>, now: Duration) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         // Of what is gone nothing is tried twice.
         let gone = pod.gone;
@@ -149,6 +150,9 @@ impl Machine {
             return self.pursue(uid, grant, now);
         }
         self.clear_revoked(uid, now);
+        if !self.goes_with_gang(uid, now) {
+            return;
+        }
         if wish.is_direct {
             return self.place_directly(uid, now);
         }

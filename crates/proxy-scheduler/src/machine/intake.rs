@@ -201,6 +201,7 @@ impl Machine {
             target.summary = summary;
             target.open_all();
             self.reopened = true;
+            self.wake_gangs(now);
         }
         self.greet(id, now);
     }

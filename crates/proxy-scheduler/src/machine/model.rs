@@ -45,6 +45,17 @@ pub struct Preference {
     pub weights: BTreeMap<String, u32>,
 }
 
+/// The group with which a pod is placed, or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Namespace and name.
+    pub name: Id,
+    /// So many of its pods must fit at once.
+    pub least: usize,
+    /// All of them in one target.
+    pub together: bool,
+}
+
 /// The record of an election, as it stands on the proxy pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
@@ -176,6 +187,8 @@ pub struct PodSeen {
     pub info: Arc<PodInfo>,
     /// Equal for the pods of one controller, and for those of one namespace that have none.
     pub group: u64,
+    /// It is placed with others, or not at all.
+    pub gang: Option<Arc<Group>>,
     /// It has a controller, which makes another one when it ends.
     pub owned: bool,
     /// How long its delegate may be without a node, if it says so.

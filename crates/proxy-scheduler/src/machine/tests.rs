@@ -4,6 +4,7 @@ mod company;
 mod desk;
 mod doubts;
 mod elect;
+mod gangs;
 mod grants;
 mod places;
 mod preference;

@@ -8,6 +8,30 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[test]
+fn a_group_is_read_from_annotations_or_from_the_label_of_others() {
+    let of = |metadata: Value| {
+        let mut object =
+            json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"containers": []}});
+        merge(&mut object["metadata"], &metadata);
+        let source = Source { name: String::new(), uid: "s".to_owned() };
+        pod(serde_json::from_value(object).unwrap(), &source)
+    };
+    let four = json!({keys::GROUP: "g", keys::GROUP_MIN_MEMBER: "4"});
+    let seen = of(json!({"annotations": four})).gang.unwrap();
+    assert_eq!((&*seen.name, seen.least, seen.together), ("ns/g", 4, true));
+    let spread = json!({keys::GROUP_MIN_MEMBER: "2", keys::GROUP_PLACEMENT: keys::GROUP_ANY_TARGET});
+    let seen = of(json!({"labels": {keys::POD_GROUP: "h"}, "annotations": spread})).gang.unwrap();
+    assert_eq!((&*seen.name, seen.least, seen.together), ("ns/h", 2, false));
+    assert!(of(json!({})).gang.is_none());
+    let manifest = json!({keys::SOURCE_POD_MANIFEST: "spec: {containers: []}"});
+    let Place::Unbound(wish) = of(json!({"labels": {keys::POD_GROUP: "h"}, "annotations": manifest})).place
+    else {
+        panic!("it has a node")
+    };
+    assert!(matches!(&wish.hold, Hold::Because(why) if why.contains(keys::GROUP_MIN_MEMBER)), "{wish:?}");
+}
+
 /// Puts `more` into `into`; null takes a field out.
 fn merge(into: &mut Value, more: &Value) {
     match (into, more) {

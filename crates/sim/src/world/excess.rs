@@ -7,7 +7,6 @@
 use super::{Due, World};
 use crate::cluster::request::Verb;
 use crate::cluster::{Change, Object};
-use crate::plan::Kind;
 use crate::process::Service;
 use crate::recorder::Rule;
 use crate::wire::{ClusterId, Sent};
@@ -22,8 +21,6 @@ const LOOK: u64 = 500;
 const PATIENCE: u64 = 2_000;
 /// How many looks a target must have shown room for a pod before it counts as overlooked.
 const LOOKS: usize = 6;
-/// How long after a fault nobody is blamed for not knowing.
-const DAZED: u64 = 6_000;
 /// How long ago a pod may have stopped waiting for which another was evicted.
 const RECENT: u64 = 5_000;
 
@@ -134,24 +131,14 @@ impl World {
 
     /// Whether another target has had room for a pod that is not bound, while nothing was wrong.
     fn is_overlooked(&self, waiting: &Waiting) -> bool {
-        let now = self.now();
-        let matters = |kind: Kind| {
-            !matches!(
-                kind,
-                Kind::Scale | Kind::UserDeletes | Kind::ForceDeletes | Kind::Eviction | Kind::ClockSkew
-            )
-        };
-        let calm = self
-            .plan
-            .faults
-            .iter()
-            .all(|fault| !matters(fault.kind) || now < fault.at || now > fault.at + fault.lasts + DAZED);
+        let calm = self.is_calm();
         let mut proxy = self.clusters.iter().take(self.plan.sources).enumerate();
         let proxy = proxy.find_map(|(source, cluster)| Some((source, cluster.store.pod(&waiting.proxy)?)));
         let Some((source, proxy)) = proxy.filter(|(_, proxy)| calm && proxy.node().is_empty()) else {
             return false;
         };
-        if proxy.is_terminating() {
+        // A group stays together, or where it can be as a whole.
+        if proxy.is_terminating() || proxy.annotation(keys::GROUP).is_some() {
             return false;
         }
         self.excess.room.iter().any(|(id, room)| {

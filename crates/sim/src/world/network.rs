@@ -1,5 +1,6 @@
 //! Requests, answers and watches between processes and API servers.
 
+use super::watches::SILENCE;
 use super::{Due, World};
 use crate::bugs::{self, Bug};
 use crate::cluster::Refusal;
@@ -174,7 +175,7 @@ impl World {
         (self.report.fingerprint, now, sent.process, code).hash(&mut hasher);
         sent.request.key.hash(&mut hasher);
         self.report.fingerprint = hasher.finish();
-        if sent.request.is_write() || code != 200 {
+        if sent.request.is_write() || code != 200 || matches!(sent.request.verb, Verb::List(_)) {
             self.tell(|| {
                 let why =
                     answer.as_ref().err().map(|refusal| format!(": {}", refusal.message)).unwrap_or_default();
@@ -245,8 +246,13 @@ impl World {
         }
         let (_, lost) = self.cut(answer.process, answer.cluster);
         if process_is_dead(self, answer.process) || lost && answer.content.is_ok() {
+            let Answer { process, cluster, reply, content } = answer;
+            if let (Ok((_, Content::Pieces(_))), false) = (&content, process_is_dead(self, process)) {
+                // A watch has no deadline, but its connection must not be silent for long.
+                let content = Err(BoxError::from("silence"));
+                return self.after(SILENCE, Due::Answer(Answer { process, cluster, reply, content }));
+            }
             // The caller waits until its deadline.
-            let Answer { process, cluster, reply, .. } = answer;
             self.limbo.push(Sent { process, cluster, key: 0, request: nothing(), reply });
             return;
         }

@@ -136,6 +136,12 @@ impl World {
             annotations[keys::ASK] = json!(ask);
         }
         let Workload { high, direct, deadline, .. } = owner.workload;
+        if let Some((least, together)) = owner.workload.gang {
+            annotations[keys::GROUP] = json!(owner.workload.name);
+            annotations[keys::GROUP_MIN_MEMBER] = json!(least.to_string());
+            annotations[keys::GROUP_PLACEMENT] =
+                json!(if together { keys::GROUP_ONE_TARGET } else { keys::GROUP_ANY_TARGET });
+        }
         if direct {
             annotations[keys::NO_RESERVATION] = json!("");
         }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tower::BoxError;
 
 /// How long a connection may be silent before its client gives it up.
-const SILENCE: u64 = 75_000;
+pub(super) const SILENCE: u64 = 75_000;
 
 /// A watch as an API server serves it.
 pub(super) struct Watch {
@@ -83,6 +83,7 @@ impl World {
                 self.spreads(id, change);
                 self.judges(id, change);
                 self.weighs(id, change);
+                self.judges_gang(id, change);
                 self.notices(id, change);
             }
         }

@@ -46,6 +46,13 @@ impl Target {
         }
     }
 
+    /// Whether so many equal requests fit into what is shown to be free.
+    pub(crate) fn has_room_for(&self, request: &ResourceList, count: usize) -> bool {
+        let mut all = ResourceList::new();
+        (0..count).for_each(|_| add_list(&mut all, request));
+        self.room(&all).0
+    }
+
     /// Whether a request fits into what is shown to be free, and how much would stay free, in millionths of
     /// what there is.
     pub(crate) fn room(&self, request: &ResourceList) -> (bool, i64) {

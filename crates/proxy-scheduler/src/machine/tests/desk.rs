@@ -84,6 +84,7 @@ pub(super) fn pod(name: &str, spec: &Value) -> PodSeen {
         place: Place::Unbound(Arc::new(wish)),
         info,
         group: 0,
+        gang: None,
         owned: true,
         start_deadline: None,
         shown: None,

@@ -96,6 +96,23 @@ fn an_annotation_of_a_wrong_value_is_refused_with_its_cure() {
 }
 
 #[test]
+fn a_group_that_nobody_could_complete_is_refused() {
+    for size in ["0", "", "all", "10001", "-1"] {
+        refused(
+            &pod(&annotated(keys::GROUP_MIN_MEMBER, size), &json!({})),
+            "must be a number from 1 to 10000",
+        );
+    }
+    refused(
+        &pod(&annotated(keys::GROUP_PLACEMENT, "Anywhere"), &json!({})),
+        "must be OneTarget or AnyTarget",
+    );
+    for (key, value) in [(keys::GROUP_MIN_MEMBER, "4"), (keys::GROUP_PLACEMENT, "AnyTarget")] {
+        patch(&pod(&annotated(key, value), &json!({})));
+    }
+}
+
+#[test]
 fn a_preference_that_nobody_could_follow_is_refused_with_its_cure() {
     for (key, value, because) in [
         (keys::TARGET_ORDER, "a,a", "target-order]: \"a\" stands there twice; name each target once"),
