@@ -38,7 +38,9 @@ impl Machine {
     fn admits(&self, uid: &Id, id: &Id) -> bool {
         let (Some(pod), Some(target)) = (self.pods.get(uid), self.targets.get(id)) else { return false };
         let Some(wish) = pod.wish() else { return false };
-        target.serves(&pod.seen.name.namespace) && self.ranker.admits(&wish.info, id)
+        target.serves(&pod.seen.name.namespace)
+            && self.gang_target(uid).is_none_or(|only| only == *id)
+            && self.ranker.admits(&wish.info, id)
     }
 
     /// Whether a target may be asked now that is not asked yet.

@@ -131,6 +131,10 @@ impl Machine {
             self.fail_gang(&group.name, now);
             return false;
         }
+        if let Some(target) = self.gang_target(uid) {
+            // What was under way to another target when the group gave it up.
+            self.withdraw(uid, Some(&target), now);
+        }
         self.renew(uid, now);
         let asked =
             self.widen_beside_grant(uid, now) || self.waits_for_crowd(uid, now) || self.is_in_queue(uid, now);

@@ -122,3 +122,17 @@ fn a_group_that_loses_a_pod_in_its_turn_gives_it_up() {
     assert!(said.contains(&"delete a c1".to_owned()), "{said:?}");
     assert!(said.contains(&"create x c1".to_owned()), "{said:?}");
 }
+
+#[test]
+fn a_place_in_a_target_that_the_group_gave_up_does_not_count() {
+    let mut desk = pair(&["c1", "c2"], true);
+    desk.said();
+    // The refusal is seen before the create is answered.
+    desk.made("a", "c1").reserves("a", "c1").refuses("b", "c1", "full");
+    check(&mut desk, &["create a c2", "create b c2", "delete a c1"]);
+    desk.reserves("b", "c1").made("b", "c1");
+    check(&mut desk, &["delete b c1"]);
+    desk.made("a", "c2").reserves("a", "c2").check(&[]);
+    desk.made("b", "c2").reserves("b", "c2");
+    check(&mut desk, &["bind a c2 @1", "bind b c2 @1"]);
+}
