@@ -6,7 +6,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::ordinary::{devices, preemption, storage};
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants,
+    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants, groups,
     identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, streams,
     targets, the_ground, the_recorder, twins,
 };
