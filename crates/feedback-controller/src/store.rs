@@ -53,6 +53,8 @@ pub(crate) struct Store {
     pods: BTreeMap<Key, Arc<Proxy>>,
     pods_in_step: bool,
     by_node: BTreeMap<String, BTreeSet<Key>>,
+    /// Pods without node that a target is granted for: they wait for any target's news as well.
+    granted: BTreeSet<Key>,
     /// By UID of their parent.
     chaperons: BTreeMap<Key, Vec<Arc<Chaperon>>>,
     /// By target: UID of the PodChaperon to UID of its parent.
@@ -74,7 +76,9 @@ impl Store {
         };
         let nodes: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         let changed = nodes.into_iter().filter(|node| state(old.get(*node)) != state(new.get(*node)));
-        let keys = changed.filter_map(|node| self.by_node.get(node)).flatten().cloned().collect();
+        let mut keys: Vec<Key> =
+            changed.filter_map(|node| self.by_node.get(node)).flatten().cloned().collect();
+        keys.extend(self.granted.iter().cloned());
         self.targets = Some(new);
         keys
     }
@@ -111,7 +115,7 @@ impl Store {
         self.links.remove(key);
         if self.has_target(key) {
             let waiting = self.by_node.get(&key.virtual_node());
-            return waiting.into_iter().flatten().cloned().collect();
+            return waiting.into_iter().flatten().chain(&self.granted).cloned().collect();
         }
         let keys = self.replace_chaperons(key, &[]);
         self.of_target.remove(key);
@@ -170,6 +174,11 @@ impl Store {
         if !proxy.node.is_empty() {
             self.by_node.entry(proxy.node.clone()).or_default().insert(Arc::clone(&key));
         }
+        if proxy.node.is_empty() && proxy.is_granted {
+            self.granted.insert(Arc::clone(&key));
+        } else {
+            self.granted.remove(&key);
+        }
         self.pods.insert(Arc::clone(&key), Arc::new(proxy));
         key
     }
@@ -183,6 +192,7 @@ impl Store {
 
     pub(crate) fn remove_pod(&mut self, key: &Key) {
         let Some(proxy) = self.pods.remove(key) else { return };
+        self.granted.remove(key);
         if let Some(keys) = self.by_node.get_mut(&proxy.node) {
             keys.remove(key);
             if keys.is_empty() {
@@ -202,7 +212,7 @@ impl Store {
             gone.iter().filter_map(|uid| self.remove_chaperon(target, uid)).collect();
         keys.extend(chaperons.iter().map(|chaperon| self.take_chaperon(target, chaperon, true)));
         let node = target.virtual_node();
-        keys.extend(self.by_node.get(&node).into_iter().flatten().cloned());
+        keys.extend(self.by_node.get(&node).into_iter().flatten().chain(&self.granted).cloned());
         keys.into_iter().collect()
     }
 

@@ -345,3 +345,20 @@ async fn a_pod_that_merely_names_our_scheduler_is_left_alone() {
     store.put_pod(&stranger);
     assert!(observe(&mut store, "w").is_none());
 }
+
+#[test]
+fn a_granted_pod_without_node_is_looked_at_when_a_target_answers_again() {
+    let mut granted = pod("p", "u", "c");
+    granted.spec["nodeName"] = json!(null);
+    granted
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert(keys::GRANT.to_owned(), "scale-up".to_owned());
+    let mut store = Store::default();
+    store.put_pod(&granted);
+    let woken = |store: &mut Store| store.replace_chaperons(&key("t"), &[]).iter().any(|key| &**key == "u");
+    assert!(woken(&mut store));
+    store.remove_pod(&Key::from("u"));
+    assert!(!woken(&mut store));
+}

@@ -137,8 +137,11 @@ impl World {
         let Some((source, proxy)) = proxy.filter(|(_, proxy)| calm && proxy.node().is_empty()) else {
             return false;
         };
-        // A group stays together, or where it can be as a whole.
-        if proxy.is_terminating() || proxy.annotation(keys::GROUP).is_some() {
+        // A group stays together, or where it can be as a whole; and of room for some nobody knows.
+        if proxy.is_terminating()
+            || proxy.annotation(keys::GROUP).is_some()
+            || proxy.annotation(keys::NO_RESERVATION).is_some()
+        {
             return false;
         }
         self.excess.room.iter().any(|(id, room)| {
