@@ -58,8 +58,8 @@ parity: build ## Many more of them, from other seeds: make parity PODS=1000000 S
 
 .PHONY: worlds
 worlds: build ## The placement protocol in many short simulated worlds, and in some long ones.
-	$(BIN)/sim --short --worlds 2000
-	$(BIN)/sim --worlds 100
+	$(BIN)/sim --short --worlds 200
+	$(BIN)/sim --worlds 48
 
 .PHONY: sim
 sim: build ## Protocol bugs on purpose are found, then as many worlds as you like: make sim WORLDS=100000 FROM=1.

@@ -39,7 +39,7 @@ pub enum Bug {
     NoFinalizerOnDelegate,
     /// It releases a delegate when it deletes it, not when that has stopped.
     ReleaseBeforeStop,
-    /// It writes statuses over whatever is there.
+    /// It writes statuses over whatever is there, and again when it takes a write for lost.
     BlindStatus,
     /// It does not see the ends that it has recorded.
     ForgottenEnds,

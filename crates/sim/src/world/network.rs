@@ -76,8 +76,21 @@ impl World {
         }
         if let Some(bug) = self.options.bug {
             bugs::distort(bug, service, &mut sent.request);
+            if bug == Bug::BlindStatus && bug.is_of(service) && sent.request.part == "status" {
+                self.repeats(&sent);
+            }
         }
         self.departs(sent);
+    }
+
+    /// The same request arrives once more a while later, as the retry of one that was taken for lost.
+    fn repeats(&mut self, sent: &Sent) {
+        let pause = self.rng.u64(1_000..4_000);
+        // Nobody waits for its answer.
+        let (reply, _nobody) = oneshot::channel();
+        let (process, cluster, key) = (sent.process, sent.cluster, sent.key);
+        let copy = Sent { process, cluster, key, request: sent.request.clone(), reply };
+        self.after(pause, Due::Arrive(Box::new(copy)));
     }
 
     /// A process dies with a request that it has just made, or was about to make.
