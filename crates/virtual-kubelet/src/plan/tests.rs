@@ -307,6 +307,19 @@ fn a_new_leader_writes_its_address_and_port_at_once() {
 }
 
 #[test]
+fn w21_what_is_known_before_there_is_a_node_is_written_as_soon_as_there_is_one() {
+    let mut world = world(vec![target("", "t1")]);
+    let name = world.targets[0].key.virtual_node();
+    world.ports = [(name, 10_250)].into();
+    let first = plan(&world);
+    assert!(first.iter().any(|action| matches!(action, Action::CreateNode { .. })), "{first:?}");
+    let world = settle(world);
+    let status = &only_node(&world).status;
+    assert_eq!(status["allocatable"]["cpu"], "7900m");
+    assert_eq!(node::port(status), Some(10_250));
+}
+
+#[test]
 fn case_056_a_deleted_node_is_made_again() {
     let mut world = settled();
     world.nodes.clear();
