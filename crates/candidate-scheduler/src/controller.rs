@@ -157,7 +157,10 @@ async fn schedule(
 fn take_in(model: &mut Model, ended: Result<(Action, Outcome), tokio::task::JoinError>, now: u64) {
     match ended {
         Ok((action, outcome)) => model.finish(action, outcome, now),
-        Err(error) => warn!(error = %Chain(&error), "a call ended without an outcome"),
+        Err(error) => {
+            warn!(error = %Chain(&error), "a call ended without an outcome");
+            model.lost();
+        }
     }
 }
 

@@ -306,6 +306,11 @@ impl Model {
         }
     }
 
+    /// A call ended, and nobody knows which and how.
+    pub fn lost(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
     /// Decides everything that can be decided now.
     pub fn decide(&mut self, now: u64) -> Vec<Action> {
         self.repeat(now);
