@@ -40,7 +40,7 @@ macro_rules! case {
 
 /// All tests, in the order in which they are started.
 pub(crate) fn all() -> Vec<Case> {
-    let groups = [basis(), contract(), life(), owners::cases(), alone()];
+    let groups = [basis(), contract(), life(), needs(), kubelet(), ordinary(), owners::cases(), alone()];
     groups.into_iter().flatten().collect()
 }
 
@@ -130,6 +130,14 @@ fn life() -> Vec<Case> {
         case!(placement::a_pod_with_a_claim_is_held_with_an_event),
         case!(placement::case_010_a_gated_pod_is_placed_once_its_gates_lift),
         case!(placement::case_017_a_namespace_that_one_target_lacks_keeps_no_pod_from_the_other),
+        case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
+        case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
+    ]
+}
+
+/// What pods need goes where they run.
+fn needs() -> Vec<Case> {
+    vec![
         case!(bystanders::case_005_only_what_a_pod_names_is_written_and_once),
         case!(follow::w35_what_pods_name_is_there_before_their_delegates),
         case!(follow::w35_a_delegate_waits_for_what_is_missing_and_says_so),
@@ -144,8 +152,12 @@ fn life() -> Vec<Case> {
         case!(services::case_110_a_headless_service_leads_to_the_peers),
         case!(services::w16_case_131_an_ingress_follows_its_services),
         case!(services::w36_a_service_that_its_user_shares_is_in_every_target),
-        case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
-        case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
+    ]
+}
+
+/// Virtual nodes as kubelets.
+fn kubelet() -> Vec<Case> {
+    vec![
         case!(streams::w22_w38_logs_with_all_their_options_are_the_delegates, needs_local),
         case!(streams::case_070_exec_keeps_every_byte_and_word, needs_local),
         case!(streams::case_130_files_are_copied_and_attach_shows_the_main_process, needs_local),
@@ -157,6 +169,12 @@ fn life() -> Vec<Case> {
             streams::case_065_each_virtual_node_has_its_port_and_no_request_for_a_certificate_stays,
             needs_local
         ),
+    ]
+}
+
+/// The candidate scheduler alone.
+fn ordinary() -> Vec<Case> {
+    vec![
         case!(ordinary::pods_of_a_cluster_that_is_no_target_are_placed_as_kube_scheduler_would, needs_local),
         case!(preemption::a_pod_makes_room_as_kube_scheduler_makes_it, needs_local),
         case!(storage::storage_is_bound_before_its_pod_as_kube_scheduler_does_it, needs_local),

@@ -32,9 +32,9 @@ pub(crate) async fn a_pod_makes_room_as_kube_scheduler_makes_it(ground: &Ground)
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}}),
     )
     .await?;
-    let upstream = story(&cluster).await.context("with kube-scheduler")?;
+    let upstream = Box::pin(story(&cluster)).await.context("with kube-scheduler")?;
     take_over(ground, &cluster).await?;
-    let ours = story(&cluster).await.context("with the candidate scheduler")?;
+    let ours = Box::pin(story(&cluster)).await.context("with the candidate scheduler")?;
     ensure!(ours == upstream, "ours: {ours:#}\nupstream: {upstream:#}");
     cluster.end().await
 }
