@@ -44,6 +44,12 @@ pub enum Reason {
     NamespaceNotFound,
     /// The local API server did not take what we wrote.
     Failed,
+    /// The target answers, but its watches show nothing new.
+    WatchStalled,
+    /// Somebody has fenced the target.
+    Fenced,
+    /// The Target is being deleted.
+    Deleting,
     /// Not looked at yet.
     Pending,
 }
@@ -79,6 +85,9 @@ impl Reason {
             Reason::NameTaken => "NameTaken",
             Reason::NamespaceNotFound => "NamespaceNotFound",
             Reason::Failed => "Failed",
+            Reason::WatchStalled => "WatchStalled",
+            Reason::Fenced => "Fenced",
+            Reason::Deleting => "Deleting",
             Reason::Pending => "Pending",
         }
     }

@@ -50,6 +50,20 @@ pub const GROUP_ANY_TARGET: &str = "AnyTarget";
 pub const POD_GROUP: &str = "scheduling.x-k8s.io/pod-group";
 /// Annotation of a pod: how long its delegate may wait for a node when another target would take the pod.
 pub const START_DEADLINE: &str = key!("start-deadline");
+/// Annotation of a pod: what becomes of it when its target does not answer, a [`crate::Failover`]. Annotation of a
+/// PodChaperon: the policy that was in force when it was made, written by proxy-scheduler.
+pub const FAILOVER: &str = key!("failover");
+/// Annotation of a pod, and of a PodChaperon as [`FAILOVER`]: what counts as proof that a pod does not run any
+/// more, a [`crate::Fence`].
+pub const FENCE: &str = key!("fence");
+/// Annotation of a pod: how long its target may be silent before it is replaced.
+pub const FAILOVER_GRACE_PERIOD: &str = key!("failover-grace-period");
+/// Annotation of a Target or ClusterTarget, its value the cluster's UID: somebody vouches that the machines of this
+/// cluster are off. Ignored with another value.
+pub const FENCED: &str = key!("fenced");
+/// Annotation of a Target or ClusterTarget that is being deleted, its value the cluster's UID: it goes although
+/// nobody knows what is left in the cluster. Ignored with another value.
+pub const FORCE_REMOVAL: &str = key!("force-removal");
 
 // Webhook.
 
@@ -174,6 +188,12 @@ pub const SOURCE_NAME: &str = key!("source-name");
 pub const PROVIDER: &str = "virtual-kubelet.io/provider";
 /// The value of [`PROVIDER`].
 pub const PROVIDER_VALUE: &str = "admiralty";
+/// Taint of a virtual node that takes no pods, [`PROVIDER`]'s companion; its value is the reason of the node's Ready
+/// condition.
+pub const NOT_READY: &str = key!("not-ready");
+/// Finalizer of an accepted Target or ClusterTarget: added by virtual-kubelet before the target is accepted, removed
+/// by feedback-controller alone, when nothing of it is left in the cluster or it is given up.
+pub const TARGET_FINALIZER: &str = key!("target");
 /// Label of the virtual node of a Target: its namespace.
 pub const TARGET_NAMESPACE: &str = key!("target-namespace");
 /// Label of the virtual node of a Target: its name.

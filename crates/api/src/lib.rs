@@ -19,6 +19,7 @@ pub mod crds;
 pub mod delegate;
 pub mod election;
 pub mod explanation;
+pub mod failover;
 pub mod keys;
 pub mod labels;
 pub mod names;
@@ -32,6 +33,6 @@ pub mod v1alpha1;
 pub use raw::{Node, Pod, PodChaperon};
 pub use remote::Remote;
 pub use v1alpha1::{
-    ClusterSource, ClusterSourceSpec, ClusterSummary, ClusterTarget, ClusterTargetSpec, Source, SourceSpec,
-    SourceStatus, Target, TargetSpec, TargetStatus,
+    ClusterSource, ClusterSourceSpec, ClusterSummary, ClusterTarget, ClusterTargetSpec, Failover, Fence,
+    Source, SourceSpec, SourceStatus, Target, TargetSpec, TargetStatus,
 };

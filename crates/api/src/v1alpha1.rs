@@ -9,6 +9,6 @@ pub use source::{
     ClusterSource, ClusterSourceSpec, ServiceAccountReference, Source, SourceSpec, SourceStatus,
 };
 pub use target::{
-    ClusterKubeconfigSecret, ClusterTarget, ClusterTargetSpec, KubeconfigSecret, LabelRewriting, Target,
-    TargetSpec, TargetStatus,
+    ClusterKubeconfigSecret, ClusterTarget, ClusterTargetSpec, Failover, Fence, KubeconfigSecret,
+    LabelRewriting, Target, TargetSpec, TargetStatus,
 };

@@ -1,6 +1,7 @@
 //! Carries out actions, one API call each.
 
 use crate::controller::{Context, is_over};
+use crate::events::{of_pod, warn_about};
 use crate::link::{Doubt, Link, with_uid};
 use crate::mirror::{Cause, addressed, essential};
 use crate::plan::{Action, Observed, Parent, Remote};
@@ -8,9 +9,7 @@ use crate::removed::look_up_target;
 use crate::store::{Evidence, Key};
 use crate::views::{Chaperon, Proxy, is_ours};
 use api::{Pod, keys};
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::api::{DeleteParams, ListParams, Patch, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch};
 use kube::{Api, ResourceExt};
 use runtime::{Chain, Class, class, patching};
 use serde_json::{Value, json};
@@ -87,6 +86,10 @@ pub(crate) async fn apply(
         Action::LookUpTarget => look_up_target(context, proxy).await,
         Action::PatchStatus(patch) => patch_status(context, key, seen, patch).await,
         Action::Tell(cause, remains) => Ok(tell(context, proxy, *cause, *remains).await),
+        Action::Explain(why) => {
+            warn_about(context, of_pod(proxy), ("NotReplaced", why.message())).await;
+            Ok(Done::Wrote)
+        }
         Action::Release => release(context, key, proxy).await,
         Action::DeleteProxy => delete_proxy(context, proxy).await,
         Action::PassGrace(chaperon, seconds) => {
@@ -201,42 +204,15 @@ async fn patch_status(context: &Context, key: &Key, seen: &Observed, patch: &Val
 
 /// An event is worth no retry: the same stands in the pod's status.
 async fn tell(context: &Context, proxy: &Proxy, cause: Cause, remains: bool) -> Done {
-    let now = Time(context.rt.clock.now());
     let place = match (&proxy.elected_target, &proxy.elected_chaperon) {
-        (Some(cluster), Some(uid)) => format!(
+        (Some(cluster), Some(uid)) if remains => format!(
             " PodChaperon {} (UID {uid}) may remain in cluster {cluster}.",
             proxy.chaperon_behind(&proxy.node)
         ),
         (_, _) => String::new(),
     };
-    let place = if remains { place } else { String::new() };
-    let event = Event {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", proxy.name)),
-            namespace: Some(proxy.namespace.clone()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(proxy.namespace.clone()),
-            name: Some(proxy.name.clone()),
-            uid: Some(proxy.uid.clone()),
-            ..ObjectReference::default()
-        },
-        type_: Some("Warning".to_owned()),
-        reason: Some(cause.reason().to_owned()),
-        message: Some(format!("{}{place}", cause.message())),
-        source: Some(EventSource { component: Some(context.rt.manager()), host: None }),
-        first_timestamp: Some(now.clone()),
-        last_timestamp: Some(now),
-        count: Some(1),
-        ..Event::default()
-    };
-    let events = Api::<Event>::namespaced(context.rt.client.clone(), &proxy.namespace);
-    if let Err(error) = events.create(&PostParams::default(), &event).await {
-        warn!(proxy_pod = %proxy.full_name(), error = %Chain(&error), "cannot write an event");
-    }
+    let message = format!("{}{place}", cause.message());
+    warn_about(context, of_pod(proxy), (cause.reason(), &message)).await;
     info!(proxy_pod = %proxy.full_name(), reason = cause.reason(), "ends a proxy pod");
     Done::Wrote
 }
@@ -306,7 +282,8 @@ async fn pass_down(context: &Context, chaperon: &Chaperon, mut patch: Value) -> 
 
 async fn delete_chaperon(context: &Context, chaperon: &Chaperon, sweep: bool) -> Result<Done, Error> {
     let link = link(context, chaperon)?;
-    if sweep {
+    // What is left in a fenced target is known to be superfluous.
+    if sweep && !context.store().is_fenced(&chaperon.target) {
         let known = context.store().count(&chaperon.target);
         if let Err(pause) = context.budget.take(&chaperon.target, known, Instant::now()) {
             error!(
@@ -315,6 +292,8 @@ async fn delete_chaperon(context: &Context, chaperon: &Chaperon, sweep: bool) ->
             );
             return Ok(Done::Held(pause));
         }
+    }
+    if sweep {
         prove(&link, chaperon.name.clone()).await?;
     }
     let api = link.chaperons(&chaperon.namespace);

@@ -1,6 +1,7 @@
 //! Watches, the queue and what happens to one pod.
 
 use crate::apply::{Done, apply};
+use crate::departures;
 use crate::link;
 use crate::plan::{Action, plan};
 use crate::removed::Nodes;
@@ -81,6 +82,7 @@ pub async fn run(rt: Runtime, targets: Targets, stop: CancellationToken) -> anyh
         registry(&context, targets.clone()),
         pods(&context),
         strays::free(&context),
+        departures::see_off(&context),
         resync(&context),
         targets.drive(context.stop.clone(), follow),
         context.queue.run(context.stop.clone(), work),
@@ -110,7 +112,11 @@ async fn own_uid(rt: &Runtime, stop: &CancellationToken) -> Option<String> {
 async fn registry(context: &Context, mut targets: Targets) {
     let mut map = targets.synced().await;
     loop {
-        let keys = context.store().set_targets(&map);
+        let (keys, silent) = {
+            let mut store = context.store();
+            (store.set_targets(&map), store.silent_links())
+        };
+        silent.iter().for_each(|link| link.suspect());
         for key in &keys {
             context.queue.add(key);
         }
@@ -201,6 +207,7 @@ fn name(action: &Action) -> &'static str {
         Action::LookUpParent => "look_up_parent",
         Action::PatchStatus(_) => "patch_status",
         Action::Tell(_, _) => "event",
+        Action::Explain(_) => "explain",
         Action::Release => "release",
         Action::DeleteProxy => "delete_proxy",
         Action::PassGrace(_, _) => "pass_grace",

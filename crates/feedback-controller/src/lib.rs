@@ -4,7 +4,7 @@
 //! Watches proxy pods in the source cluster, and in every accepted target the PodChaperons that carry this
 //! cluster's UID.
 //!
-//! Writes the status and annotations of bound proxy pods, takes off their finalizer, ends those whose delegate
+//! Writes the status and annotations of bound proxy pods, takes off their finalizer and that of Targets, ends those whose delegate
 //! is gone, and deletes PodChaperons of pods that are deleted, bound elsewhere or gone.
 //!
 //! Promises:
@@ -13,9 +13,18 @@
 //!   elected for.
 //! - A proxy pod keeps its finalizer until its delegate is gone, and has a terminal phase before it goes.
 //! - A terminal phase is final.
-//! - Pods of a removed Target end when their delegates are confirmed gone. That is waited for as long as the
-//!   cluster answers, and two minutes at most; it needs this component to run when the Target is deleted.
-//!   Otherwise the pods end at once, and an event on each names what may be left in the target.
+//! - Pods of a deleted Target end when their delegates are confirmed gone; a finalizer holds the Target until then,
+//!   whoever runs or not when it is deleted. A cluster that never answers again has to be given up by a person:
+//!   `multicluster.admiralty.io/force-removal` or `…/fenced` on the Target, its value the cluster's UID. Then the pods
+//!   end at once, and events on the Target and on each pod name what may be left; it is swept should the cluster ever
+//!   be a target again.
+//! - An outage ends no pod by itself. `Stay`, the default, waits. `Move` ends a pod after its grace period, counted
+//!   from the outage's beginning in the Target's condition, when this process has found the same by itself and another
+//!   target answers. `MoveOnce` ends it when the Target is fenced, or when the target is back and confirms that the
+//!   delegate is gone. A pod without controller is never ended, and says so in condition `TargetReachable`.
+//! - What a moved pod left in a target that is back goes when the replacement is ready, five minutes later at the
+//!   latest. As long as it may be there, a deleted proxy pod with our finalizer says so, unless its replacement needs
+//!   its name.
 //! - A delegate that cannot be created, scheduled or stopped says why in a condition of its proxy pod:
 //!   `DelegateCreated`, `DelegateScheduled`, `DelegateStopped`, which go with the reason.
 //! - An annotation that the delegate has from the pod's manifest is the proxy pod's own; what somebody changes
@@ -27,6 +36,9 @@
 mod apply;
 mod args;
 mod controller;
+mod departures;
+mod events;
+mod failover;
 mod link;
 mod mirror;
 mod plan;

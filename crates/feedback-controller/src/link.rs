@@ -12,7 +12,7 @@ use runtime::{CancellationToken, Chain, Class, Seen, Target, TargetKey, class, w
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -39,7 +39,15 @@ pub(crate) struct Link {
     in_step: AtomicBool,
     suspected: Notify,
     proved: Mutex<Option<Instant>>,
+    turned: Mutex<Turned>,
     client: ClientBox,
+}
+
+/// When a target last came and went, as this process has seen it.
+#[derive(Debug, Default)]
+struct Turned {
+    returned: Option<Instant>,
+    silent: Option<Instant>,
 }
 
 /// A client has no text form.
@@ -60,6 +68,16 @@ pub(crate) enum Doubt {
     Stranger { cluster: TargetKey },
 }
 
+impl Doubt {
+    /// Whether the target did not answer, as opposed to an answer that does not help.
+    fn is_silence(&self) -> bool {
+        match self {
+            Doubt::Read { source, .. } => matches!(class(source), Class::Unreachable | Class::Overloaded),
+            Doubt::Stranger { .. } => false,
+        }
+    }
+}
+
 impl Link {
     pub(crate) fn new(key: &TargetKey, client: Client, cluster_uid: &str) -> Self {
         Self {
@@ -68,6 +86,7 @@ impl Link {
             in_step: AtomicBool::new(false),
             suspected: Notify::new(),
             proved: Mutex::new(None),
+            turned: Mutex::default(),
             client: ClientBox(client),
         }
     }
@@ -78,7 +97,31 @@ impl Link {
     }
 
     pub(crate) fn set_in_step(&self, in_step: bool) {
-        self.in_step.store(in_step, Ordering::Release);
+        let was = self.in_step.swap(in_step, Ordering::AcqRel);
+        if in_step && !was {
+            *self.turned() = Turned { returned: Some(Instant::now()), silent: None };
+        }
+    }
+
+    fn turned(&self) -> MutexGuard<'_, Turned> {
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The target was asked and did not answer, or did.
+    fn note(&self, silent: bool) {
+        let mut turned = self.turned();
+        turned.silent = if silent { turned.silent.or_else(|| Some(Instant::now())) } else { None };
+    }
+
+    /// How long this process has found the target silent.
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
+        let silent = self.turned().silent.filter(|_| !self.is_in_step());
+        silent.map(|since| since.elapsed())
+    }
+
+    /// How long the target has been in step.
+    pub(crate) fn returned_for(&self) -> Duration {
+        self.turned().returned.map(|since| since.elapsed()).unwrap_or_default()
     }
 
     /// A call got no answer: until the target answers again nothing else waits for it.
@@ -175,12 +218,14 @@ async fn listen(context: &Context, link: &Link) {
         // A new list follows as soon as the target answers, not only when the watch would try again.
         let mut first = true;
         while let Err(doubt) = link.prove().await {
+            link.note(doubt.is_silence());
             if first {
                 warn!(cluster = %link.key, error = %Chain(&doubt), "target is not in step; leaving its pods alone");
             }
             first = false;
             tokio::time::sleep(PAUSE).await;
         }
+        link.note(false);
         if first {
             // It answers but does not let us watch, or not for long.
             tokio::time::sleep(pause).await;
@@ -274,7 +319,7 @@ async fn was_removed(context: &Context, target: &Target) -> bool {
     }
 }
 
-async fn delete_all(context: &Context, link: &Link, doomed: &[Arc<Chaperon>]) {
+pub(crate) async fn delete_all(context: &Context, link: &Link, doomed: &[Arc<Chaperon>]) {
     let deletions: Vec<_> = doomed
         .iter()
         .filter(|chaperon| !chaperon.is_terminating)

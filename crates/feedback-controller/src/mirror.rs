@@ -2,7 +2,7 @@
 
 mod ends;
 
-pub(crate) use ends::{Cause, failed, not_ready};
+pub(crate) use ends::{Cause, failed, unreachable};
 
 use crate::views::{CONTAINERS, Proxy};
 use api::raw::{is_terminal, pod_condition};
@@ -38,8 +38,9 @@ const OF_KUBELET: &[&str] = &[
 ];
 
 /// Conditions that say why a delegate does not run; they go with the reason. The first two are
-/// chaperon-controller's, the last one is what `PodScheduled` is in the target.
-const WHY: &[&str] = &[api::keys::DELEGATE_CREATED, "DelegateStopped", DELEGATE_SCHEDULED];
+/// chaperon-controller's, then comes what `PodScheduled` is in the target, and what is said while it is silent.
+const WHY: &[&str] = &[api::keys::DELEGATE_CREATED, "DelegateStopped", DELEGATE_SCHEDULED, TARGET_REACHABLE];
+const TARGET_REACHABLE: &str = "TargetReachable";
 const DELEGATE_SCHEDULED: &str = "DelegateScheduled";
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
@@ -194,6 +195,10 @@ fn shown(new: &Value) -> Vec<(String, Value)> {
         let mut condition = condition.clone();
         let kind = if kind == "PodScheduled" { DELEGATE_SCHEDULED } else { kind };
         let is_refusal = kind != DELEGATE_SCHEDULED || condition["status"] == "False";
+        if kind == TARGET_REACHABLE {
+            // That of a target which has targets itself.
+            continue;
+        }
         // Before there was a delegate, only candidates were refused.
         let is_told = has_phase(new) || WHY.contains(&kind) && kind != DELEGATE_SCHEDULED;
         if is_refusal && is_told {

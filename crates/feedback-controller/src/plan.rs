@@ -1,6 +1,7 @@
 //! Decides what happens to one proxy pod and its PodChaperons.
 
-use crate::mirror::{Cause, Delegate, failed, mirror, not_ready};
+use crate::failover::{self, HOLD, Outage, Successor, Why};
+use crate::mirror::{Cause, Delegate, failed, mirror};
 use crate::views::{Chaperon, Proxy};
 use api::raw::is_terminal;
 use serde_json::Value;
@@ -73,6 +74,12 @@ pub(crate) struct Observed {
     pub(crate) waited: Duration,
     /// Since the pod was first seen elected, or without parent.
     pub(crate) age: Duration,
+    /// What is known of a silent target.
+    pub(crate) outage: Outage,
+    /// What replaces an ended pod, or PodChaperons without parent.
+    pub(crate) successor: Successor,
+    /// Since the target is in step.
+    pub(crate) returned: Duration,
     /// RFC 3339.
     pub(crate) now: String,
 }
@@ -87,6 +94,8 @@ pub(crate) enum Action {
     PatchStatus(Value),
     /// Says on the pod why it ends, and whether something of it may be left in the target.
     Tell(Cause, bool),
+    /// Says why the pod waits for a silent target.
+    Explain(Why),
     /// Takes all our finalizers off the proxy.
     Release,
     /// Ends the proxy: a delete with grace 0 and its UID.
@@ -107,7 +116,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    fn of(actions: Vec<Action>) -> Self {
+    pub(crate) fn of(actions: Vec<Action>) -> Self {
         Self { actions, again: None }
     }
 }
@@ -136,11 +145,20 @@ fn orphans(seen: &Observed) -> Plan {
             let doomed = seen.others.iter().filter(|orphan| !orphan.is_terminating);
             let (allowed, idle): (Vec<_>, Vec<_>) = doomed.cloned().partition(|orphan| orphan.is_allowed);
             let mut actions: Vec<Action> = idle.into_iter().map(Action::DeleteChaperon).collect();
-            if old_enough {
-                actions.extend(allowed.into_iter().map(Action::SweepChaperon));
-                return Plan::of(actions);
+            if !old_enough {
+                let again = (!allowed.is_empty()).then_some(ORPHAN_AGE.saturating_sub(seen.age));
+                return Plan { actions, again };
             }
-            Plan { actions, again: (!allowed.is_empty()).then_some(ORPHAN_AGE.saturating_sub(seen.age)) }
+            // A pod of the same name has replaced one that may run more than once: first it becomes ready.
+            let (replaced, lost): (Vec<_>, Vec<_>) = allowed
+                .into_iter()
+                .partition(|orphan| orphan.may_run_twice && seen.successor != Successor::Nobody);
+            let waits = !replaced.is_empty() && seen.successor == Successor::Waits && seen.age < HOLD;
+            if !waits {
+                actions.extend(replaced.into_iter().map(Action::DeleteChaperon));
+            }
+            actions.extend(lost.into_iter().map(Action::SweepChaperon));
+            Plan { actions, again: waits.then_some(ORPHAN_AGE) }
         }
     }
 }
@@ -150,9 +168,7 @@ fn alive(seen: &Observed, proxy: &Proxy) -> Plan {
     match &seen.delegate {
         // Waiting is the proxy scheduler's business.
         Remote::NotElected | Remote::Unknown => Plan::default(),
-        Remote::Silent => {
-            Plan::of(not_ready(proxy, &seen.now).map(Action::PatchStatus).into_iter().collect())
-        }
+        Remote::Silent => failover::alive(seen, proxy),
         Remote::Missing => Plan::of(vec![Action::LookUpDelegate]),
         Remote::TargetMissing => Plan::of(vec![Action::LookUpTarget]),
         // Whether a granted pod is bound is the proxy scheduler's business; its status is ours from then on.
@@ -162,9 +178,8 @@ fn alive(seen: &Observed, proxy: &Proxy) -> Plan {
             Action::Tell(Cause::NotStarted, false),
             Action::DeleteProxy,
         ]),
-        Remote::Present(chaperon) if chaperon.is_revoked && state(proxy) == State::EndedByUs => {
-            Plan::of(vec![Action::DeleteProxy])
-        }
+        // Its end was decided while the target was silent.
+        Remote::Present(_) if state(proxy) == State::EndedByUs => Plan::of(vec![Action::DeleteProxy]),
         Remote::Present(chaperon) => {
             let mut plan = copy(seen, proxy, chaperon, COALESCE);
             if !proxy.ephemeral.is_empty() && proxy.ephemeral != chaperon.ephemeral && !is_over(proxy) {
@@ -218,11 +233,15 @@ fn deleted(seen: &Observed, proxy: &Proxy, grace: i64) -> Plan {
     let confirm = || (grace > 0).then_some(Action::DeleteProxy);
     let mut plan = match &seen.delegate {
         Remote::NotElected => Plan::of(release().into_iter().chain(confirm()).collect()),
-        Remote::Unknown | Remote::Silent => Plan::default(),
+        Remote::Unknown => Plan::default(),
+        Remote::Silent => failover::deleted(seen, proxy, grace),
         // Already released: the API server removes it in a moment, or a finalizer of others holds it.
         Remote::Missing | Remote::TargetMissing if !proxy.is_held() && grace == 0 => Plan::default(),
         Remote::Missing => Plan::of(vec![Action::LookUpDelegate]),
         Remote::TargetMissing => Plan::of(vec![Action::LookUpTarget]),
+        Remote::Present(_) if failover::is_kept_for_its_successor(seen, proxy) => {
+            Plan { actions: Vec::new(), again: Some(ORPHAN_AGE) }
+        }
         Remote::Present(chaperon) => {
             let mut plan = copy(seen, proxy, chaperon, Duration::ZERO);
             // The webhook gives proxies no grace of their own: a longer one was asked for.
@@ -292,7 +311,7 @@ fn last_change(seen: &Observed, proxy: &Proxy) -> Option<Value> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Running,
     Finished,
     /// Failed by an earlier run of this component that did not get to delete it.
@@ -303,15 +322,15 @@ fn is_over(proxy: &Proxy) -> bool {
     state(proxy) != State::Running
 }
 
-fn state(proxy: &Proxy) -> State {
+pub(crate) fn state(proxy: &Proxy) -> State {
     let status = proxy.status.value();
     if !is_terminal(status["phase"].as_str().unwrap_or_default()) {
         return State::Running;
     }
     let reason = status["reason"].as_str().unwrap_or_default();
-    let ours = [Cause::DelegateLost, Cause::TargetRemoved, Cause::NotStarted]
-        .iter()
-        .any(|cause| cause.reason() == reason);
+    let causes =
+        [Cause::DelegateLost, Cause::TargetRemoved, Cause::NotStarted, Cause::TargetUnreachable];
+    let ours = causes.iter().any(|cause| cause.reason() == reason);
     if ours { State::EndedByUs } else { State::Finished }
 }
 

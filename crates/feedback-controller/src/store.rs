@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
+mod departing;
 mod observe;
+mod outage;
 
-use observe::reach;
+use observe::{Reach, reach};
 
 /// Stands in the text of a status with that condition.
 const DISRUPTED: &str = "\"DisruptionTarget\"";
@@ -55,6 +57,8 @@ pub(crate) struct Store {
     by_node: BTreeMap<String, BTreeSet<Key>>,
     /// Pods without node that a target is granted for: they wait for any target's news as well.
     granted: BTreeSet<Key>,
+    /// By UID of their controller.
+    by_controller: BTreeMap<String, BTreeSet<Key>>,
     /// By UID of their parent.
     chaperons: BTreeMap<Key, Vec<Arc<Chaperon>>>,
     /// By target: UID of the PodChaperon to UID of its parent.
@@ -72,7 +76,10 @@ impl Store {
             map.values().map(|target| (target.virtual_node(), Arc::clone(target))).collect();
         let old = self.targets.take().unwrap_or_default();
         let state = |target: Option<&Arc<Target>>| {
-            target.map(|t| (t.usable().map(|(_, uid)| uid.to_owned()), reach(t)))
+            target.map(|t| {
+                let marks = (t.deleting, t.is_fenced(), t.is_given_up());
+                (t.usable().map(|(_, uid)| uid.to_owned()), reach(t), marks, t.settings.failover)
+            })
         };
         let nodes: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         let changed = nodes.into_iter().filter(|node| state(old.get(*node)) != state(new.get(*node)));
@@ -81,6 +88,12 @@ impl Store {
         keys.extend(self.granted.iter().cloned());
         self.targets = Some(new);
         keys
+    }
+
+    /// Whose link should rather find out by itself whether the target answers.
+    pub(crate) fn silent_links(&self) -> Vec<Arc<Link>> {
+        let silent = self.targets.iter().flatten().filter(|(_, target)| reach(target) == Reach::Silent);
+        silent.filter_map(|(_, target)| self.links.get(&target.key)).cloned().collect()
     }
 
     pub(crate) fn has_target(&self, key: &TargetKey) -> bool {
@@ -179,6 +192,9 @@ impl Store {
         } else {
             self.granted.remove(&key);
         }
+        if let Some(controller) = &proxy.controller {
+            self.by_controller.entry(controller.clone()).or_default().insert(Arc::clone(&key));
+        }
         self.pods.insert(Arc::clone(&key), Arc::new(proxy));
         key
     }
@@ -193,12 +209,8 @@ impl Store {
     pub(crate) fn remove_pod(&mut self, key: &Key) {
         let Some(proxy) = self.pods.remove(key) else { return };
         self.granted.remove(key);
-        if let Some(keys) = self.by_node.get_mut(&proxy.node) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.by_node.remove(&proxy.node);
-            }
-        }
+        take_out(&mut self.by_node, &proxy.node, key);
+        take_out(&mut self.by_controller, proxy.controller.as_deref().unwrap_or_default(), key);
         self.memory.remove(key);
     }
 
@@ -290,6 +302,14 @@ impl Store {
         let renewed = self.has_target(target);
         let all = self.behind(target).into_iter();
         all.filter(|chaperon| !renewed || first.contains(&chaperon.uid)).collect()
+    }
+}
+
+fn take_out(index: &mut BTreeMap<String, BTreeSet<Key>>, name: &str, key: &Key) {
+    let Some(keys) = index.get_mut(name) else { return };
+    keys.remove(key);
+    if keys.is_empty() {
+        index.remove(name);
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is kept of proxy pods and PodChaperons: at most some 3 kB each.
 
+use api::failover::Wish;
 use api::raw::confirms_revocation;
-use api::{Pod, PodChaperon, keys};
+use api::{Failover, Pod, PodChaperon, keys};
 use runtime::TargetKey;
 use serde::Deserialize;
 use serde_json::Value;
@@ -60,6 +61,12 @@ pub(crate) struct Proxy {
     pub(crate) readiness_gates: Vec<String>,
     /// Whether no end of its containers is an end of the pod.
     pub(crate) is_endless: bool,
+    /// What it says about failover.
+    pub(crate) wish: Wish,
+    /// UID of the owner that would replace it.
+    pub(crate) controller: Option<String>,
+    /// Whether its replacement would have its name.
+    pub(crate) is_named: bool,
     pub(crate) status: Compact,
 }
 
@@ -98,6 +105,9 @@ impl Proxy {
             ephemeral: ephemeral(&pod.spec),
             readiness_gates: names("readinessGates", "conditionType"),
             is_endless: !matches!(pod.spec["restartPolicy"].as_str(), Some("Never" | "OnFailure")),
+            wish: Wish::of(pod),
+            controller: controller(pod),
+            is_named: pod.metadata.generate_name.is_none(),
             status: Compact::new(&pod.status),
         })
     }
@@ -131,6 +141,11 @@ pub(crate) fn is_ours(finalizer: &str) -> bool {
     keys::is_ours(finalizer)
         && finalizer != keys::CHAPERON_FINALIZER
         && finalizer != format!("{}follow", keys::PREFIX)
+}
+
+fn controller(pod: &Pod) -> Option<String> {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).next()
 }
 
 /// What the manifest says of them.
@@ -172,6 +187,8 @@ pub(crate) struct Chaperon {
     pub(crate) is_terminating: bool,
     /// Its election was taken back, and the target has confirmed that nothing runs nor will.
     pub(crate) is_revoked: bool,
+    /// Made under a policy by which it may run beside its replacement.
+    pub(crate) may_run_twice: bool,
     /// Grace period in seconds that we passed down.
     pub(crate) grace: Option<i64>,
     pub(crate) annotations: BTreeMap<String, String>,
@@ -196,6 +213,7 @@ impl Chaperon {
             is_allowed: chaperon.is_allowed(),
             is_terminating: chaperon.is_terminating(),
             is_revoked: chaperon.is_revoked() && confirms_revocation(&chaperon.status),
+            may_run_twice: chaperon.annotation(keys::FAILOVER) == Some(Failover::Move.as_str()),
             grace: chaperon.annotation(keys::DELETION_GRACE_SECONDS).and_then(|seconds| seconds.parse().ok()),
             annotations: mirrored_annotations(chaperon.metadata.annotations.as_ref()),
             ephemeral: ephemeral(&chaperon.spec),

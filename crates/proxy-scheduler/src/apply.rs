@@ -6,6 +6,7 @@ use crate::machine::{
 };
 use crate::observe::{self, Source};
 use api::delegate::{Destination, chaperon};
+use api::failover::{Policy, Wish};
 use api::v1alpha1::LabelRewriting;
 use api::{Pod, PodChaperon, keys, names};
 use k8s_openapi::jiff::Timestamp;
@@ -23,6 +24,7 @@ pub(crate) struct Remote {
     pub(crate) client: Client,
     pub(crate) cluster_uid: String,
     pub(crate) labels: LabelRewriting,
+    pub(crate) failover: Policy,
 }
 
 impl Remote {
@@ -70,7 +72,13 @@ impl Remote {
         if !self.key.serves(seed.pod.namespace()) {
             return Err(Error::Unusable { cluster: self.key.to_string() });
         }
-        let ask = self.build(seed, source)?;
+        let mut ask = self.build(seed, source)?;
+        // What is in force now; the target cannot ask later what somebody has changed here.
+        let policy = Wish::of(&seed.pod).over(self.failover);
+        ask.metadata.annotations.get_or_insert_default().extend([
+            (keys::FAILOVER.to_owned(), policy.failover.as_str().to_owned()),
+            (keys::FENCE.to_owned(), policy.fence.as_str().to_owned()),
+        ]);
         let name = Name { namespace: ask.namespace().into(), name: ask.name().into() };
         let api = self.chaperons(&name.namespace);
         match api.create(&PostParams::default(), &ask).await {

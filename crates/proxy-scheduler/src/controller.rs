@@ -242,6 +242,7 @@ impl Shell {
                 client: client.clone(),
                 cluster_uid: cluster_uid.to_owned(),
                 labels: target.settings.label_rewriting,
+                failover: target.settings.failover,
             };
             remotes.insert(id, (remote, lane));
         }

@@ -293,6 +293,12 @@ fn unusable(target: &Target) -> Option<String> {
         Connection::Pending => return Some("its kubeconfig has not been read yet".to_owned()),
         Connection::Up { .. } => (),
     }
+    if target.deleting {
+        return Some("its Target is being deleted".to_owned());
+    }
+    if target.is_fenced() {
+        return Some("it is fenced".to_owned());
+    }
     let conditions = &target.status.conditions;
     if is_true(conditions, Kind::Accepted) {
         return target.status.cluster_uid.is_none().then(|| "its identity is not known yet".to_owned());

@@ -8,6 +8,8 @@ mod registry;
 
 use crate::Runtime;
 use api::conditions::{Kind, Reason, is_true};
+use api::failover::Policy;
+use api::keys;
 use api::v1alpha1::{LabelRewriting, TargetStatus};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -65,6 +67,8 @@ pub struct Settings {
     pub weight: Option<u32>,
     /// How long a delegate may wait for a node, as a duration.
     pub start_deadline: Option<String>,
+    /// What becomes of pods when the target does not answer, unless they say otherwise.
+    pub failover: Policy,
 }
 
 /// Whether there is a client, and if not, why.
@@ -113,6 +117,12 @@ pub struct Target {
     pub settings: Settings,
     /// What virtual-kubelet found out.
     pub status: TargetStatus,
+    /// Whether the object is being deleted.
+    pub deleting: bool,
+    /// All finalizers of the object, in their order.
+    pub finalizers: Vec<String>,
+    /// Version of the object, for writes that depend on it.
+    pub resource_version: String,
     /// The whole object's annotations.
     pub annotations: BTreeMap<String, String>,
     /// The client, or why there is none.
@@ -140,14 +150,37 @@ impl Target {
         }
     }
 
+    /// Whether our finalizer holds the object.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == keys::TARGET_FINALIZER)
+    }
+
+    /// Whether somebody vouches that the machines of this very cluster are off.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.names_cluster(keys::FENCED)
+    }
+
+    /// Whether the object is to go although nobody knows what is left in the cluster.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.deleting && (self.is_fenced() || self.names_cluster(keys::FORCE_REMOVAL))
+    }
+
+    /// An annotation counts only for the cluster that it names.
+    fn names_cluster(&self, key: &str) -> bool {
+        let uid = self.status.cluster_uid.as_ref().filter(|uid| !uid.is_empty());
+        uid.is_some() && self.annotations.get(key) == uid
+    }
+
     /// Changes whenever work on the target must start anew.
     fn identity(&self) -> Option<String> {
         let Connection::Up { fingerprint, .. } = &self.connection else { return None };
         let (_, uid) = self.usable()?;
-        // Which target is preferred matters to no work on any of them.
-        let settings =
-            Settings { ask: None, order: 0, weight: None, start_deadline: None, ..self.settings.clone() };
-        Some(format!("{fingerprint}/{uid}/{settings:?}"))
+        // What else the settings say matters to no work that goes on.
+        let Settings { is_self, excluded_labels_regexp, label_rewriting, .. } = &self.settings;
+        Some(format!("{fingerprint}/{uid}/{is_self}/{excluded_labels_regexp:?}/{label_rewriting:?}"))
     }
 }
 

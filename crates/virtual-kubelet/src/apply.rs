@@ -4,7 +4,7 @@ use crate::facts::Refused;
 use crate::node;
 use crate::plan::{Action, Status, capacities};
 use api::v1alpha1::{ClusterTarget, Target, TargetStatus};
-use api::{Node, keys, names};
+use api::{Node, Pod, keys, names};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
 use runtime::{Class, Runtime, TargetKey, class};
@@ -38,6 +38,8 @@ pub(crate) enum Effect {
     /// The same, and the part of the status that we own.
     Status(Box<Node>, Value),
     Refused(String, Refused),
+    /// The node of a target that is gone has pods.
+    Used(String),
 }
 
 fn failed(verb: &'static str, object: impl std::fmt::Display) -> impl FnOnce(kube::Error) -> Error {
@@ -52,6 +54,10 @@ pub(crate) async fn apply(rt: &Runtime, action: &Action) -> Result<Effect, Error
     let plain = PatchParams { field_manager: Some(rt.manager()), ..PatchParams::default() };
     match action {
         Action::PatchTarget { key, uid, status } => patch_target(rt, key, uid, status).await,
+        Action::HoldTarget { key, uid, resource_version, finalizers } => {
+            let metadata = json!({"uid": uid, "resourceVersion": resource_version, "finalizers": finalizers});
+            hold_target(rt, key, &json!({"metadata": metadata})).await
+        }
         Action::CreateNode { key } => create(rt, key).await,
         Action::ApplyLabels { name, uid, labels } => {
             let patch = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid, "labels": labels}});
@@ -59,7 +65,7 @@ pub(crate) async fn apply(rt: &Runtime, action: &Action) -> Result<Effect, Error
                 nodes.patch(name, &ours, &Patch::Apply(patch)).await.map_err(failed("label node", name))?;
             Ok(Effect::Labels(Box::new(node), labels.clone()))
         }
-        Action::AddTaint { name, uid, resource_version, taints } => {
+        Action::SetTaints { name, uid, resource_version, taints } => {
             let patch = json!({"metadata": {"uid": uid, "resourceVersion": resource_version}, "spec": {"taints": taints}});
             let node =
                 nodes.patch(name, &plain, &Patch::Merge(patch)).await.map_err(failed("taint node", name))?;
@@ -120,6 +126,19 @@ async fn patch_target(
     Ok(Effect::None)
 }
 
+async fn hold_target(rt: &Runtime, key: &TargetKey, patch: &Value) -> Result<Effect, Error> {
+    let params = PatchParams { field_manager: Some(rt.manager()), ..PatchParams::default() };
+    let result = if key.namespace.is_empty() {
+        let api = Api::<ClusterTarget>::all(rt.client.clone());
+        api.patch_metadata(&key.name, &params, &Patch::Merge(patch)).await.map(drop)
+    } else {
+        let api = Api::<Target>::namespaced(rt.client.clone(), &key.namespace);
+        api.patch_metadata(&key.name, &params, &Patch::Merge(patch)).await.map(drop)
+    };
+    result.map_err(failed("put the finalizer on target", key))?;
+    Ok(Effect::None)
+}
+
 async fn create(rt: &Runtime, key: &TargetKey) -> Result<Effect, Error> {
     let nodes = Api::<Node>::all(rt.client.clone());
     let name = key.virtual_node();
@@ -159,6 +178,14 @@ async fn adopt(rt: &Runtime, key: &TargetKey) -> Result<Effect, Error> {
     Ok(Effect::Node(Box::new(node)))
 }
 
+/// Whether a proxy pod is bound to a node.
+async fn is_used(rt: &Runtime, name: &str) -> Result<bool, Error> {
+    let fields = format!("spec.nodeName={name},spec.schedulerName={}", keys::PROXY_SCHEDULER);
+    let pods = Api::<Pod>::all(rt.client.clone());
+    let found = pods.list_metadata(&ListParams::default().fields(&fields).limit(1)).await;
+    Ok(!found.map_err(failed("list pods of node", name))?.items.is_empty())
+}
+
 /// Reads live whether no target has this node before it deletes it. The label's name may be cut, so the
 /// targets of the namespace are listed; this happens once for each removed target.
 async fn delete(rt: &Runtime, name: &str, uid: &str, namespace: &str) -> Result<Effect, Error> {
@@ -174,6 +201,9 @@ async fn delete(rt: &Runtime, name: &str, uid: &str, namespace: &str) -> Result<
     };
     if wanted {
         return Ok(Effect::None);
+    }
+    if is_used(rt, name).await? {
+        return Ok(Effect::Used(name.to_owned()));
     }
     let params = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),

@@ -3,7 +3,7 @@
 use crate::apply::{Effect, Error, apply, stored};
 use crate::facts::{Facts, Health, Link, Reach, Seen, World};
 use crate::kubelet::Surface;
-use crate::plan::{Action, plan};
+use crate::plan::{Action, plan, stands_for};
 use crate::probe::{Prober, Report, probe};
 use crate::{heartbeat, node, strangers};
 use api::conditions::Reason;
@@ -233,6 +233,11 @@ impl Controller {
             created: target.created,
             link,
             excluded: target.settings.excluded_labels_regexp.clone(),
+            resource_version: target.resource_version.clone(),
+            finalizers: target.finalizers.clone(),
+            is_held: target.is_held(),
+            deleting: target.deleting,
+            is_fenced: target.is_fenced(),
             status: target.status.clone(),
             health: self.probers.get(&target.key).map(|prober| prober.health.clone()).unwrap_or_default(),
         }
@@ -298,6 +303,12 @@ impl Controller {
                 }
                 false
             }
+            Effect::Used(name) => {
+                if let Some(seen) = nodes.get_mut(&name) {
+                    seen.applied.is_used = true;
+                }
+                false
+            }
             Effect::Refused(name, refused) => {
                 if let Some(seen) = nodes.get_mut(&name) {
                     seen.applied.refused = Some(refused);
@@ -324,7 +335,10 @@ impl Controller {
         let nodes = self.nodes.iter().flatten();
         let nodes: heartbeat::Nodes = nodes
             .filter(|(_, seen)| !seen.node.is_terminating())
-            .filter(|(name, _)| self.targets.values().any(|target| target.virtual_node() == **name))
+            .filter(|(name, seen)| {
+                let mut targets = self.targets.values();
+                targets.any(|target| target.virtual_node() == **name) || stands_for(&seen.node).is_some()
+            })
             .map(|(name, seen)| (name.clone(), seen.node.uid().to_owned()))
             .collect();
         self.heartbeats.send_if_modified(|old| {
@@ -370,7 +384,8 @@ fn identity(action: &Action) -> (String, &'static str) {
         Action::PatchTarget { key, .. } => (key.to_string(), "target"),
         Action::CreateNode { key } => (key.virtual_node(), "create"),
         Action::ApplyLabels { name, .. } => (name.clone(), "labels"),
-        Action::AddTaint { name, .. } => (name.clone(), "taint"),
+        Action::HoldTarget { key, .. } => (key.to_string(), "hold"),
+        Action::SetTaints { name, .. } => (name.clone(), "taint"),
         Action::ApplyStatus { name, .. } | Action::PatchConditions { name, .. } => (name.clone(), "status"),
         Action::DeleteNode { name, .. } => (name.clone(), "delete"),
     }

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// Failed probes in a row after which a target counts as unreachable.
 const PATIENCE: u32 = 3;
+/// Answers in a row after which an unreachable target counts as reachable again.
+const TRUST: u32 = 2;
 
 /// What a target says about itself in its ClusterSummary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub(crate) enum Outcome {
     Refused(String),
     /// No answer, or one that asks for patience.
     Silent(String),
+    /// An answer, but what changes there is not seen.
+    Stalled(String),
 }
 
 /// Whether a target answers.
@@ -74,10 +78,13 @@ pub(crate) struct Health {
     /// Version of the target's API server.
     pub(crate) version: Option<String>,
     pub(crate) failures: u32,
+    /// In a row, since it was unreachable.
+    pub(crate) successes: u32,
 }
 
 impl Health {
-    /// A single failure says nothing: only several in a row make a target unreachable, one success heals it.
+    /// A single failure says nothing: only several in a row make a target unreachable. Nor does a single success
+    /// of one that was unreachable, or it would be in and out of reach by turns.
     pub(crate) fn after(&self, outcome: Outcome) -> Health {
         let mut next = self.clone();
         let failure = match outcome {
@@ -94,14 +101,19 @@ impl Health {
             }
             Outcome::Refused(message) => Some((Reason::Forbidden, message)),
             Outcome::Silent(message) => Some((Reason::Unreachable, message)),
+            Outcome::Stalled(message) => Some((Reason::WatchStalled, message)),
         };
         match failure {
             None => {
                 next.failures = 0;
-                next.reach = Reach::Yes;
+                next.successes = next.successes.saturating_add(1).min(TRUST);
+                if !matches!(next.reach, Reach::No { .. }) || next.successes >= TRUST {
+                    next.reach = Reach::Yes;
+                }
             }
             Some((reason, message)) => {
                 next.failures = next.failures.saturating_add(1).min(PATIENCE);
+                next.successes = 0;
                 // The first message stays, or the status would change with every wording of the same trouble.
                 let known = matches!(&next.reach, Reach::No { reason: old, .. } if *old == reason);
                 if next.failures >= PATIENCE && !known {
@@ -130,6 +142,13 @@ pub(crate) struct Facts {
     pub(crate) created: Option<Timestamp>,
     pub(crate) link: Link,
     pub(crate) excluded: Option<String>,
+    pub(crate) resource_version: String,
+    /// All of the object, in their order.
+    pub(crate) finalizers: Vec<String>,
+    /// Whether our finalizer is among them.
+    pub(crate) is_held: bool,
+    pub(crate) deleting: bool,
+    pub(crate) is_fenced: bool,
     /// As last written by this component.
     pub(crate) status: TargetStatus,
     pub(crate) health: Health,
@@ -145,6 +164,8 @@ pub(crate) struct Applied {
     pub(crate) stored: Value,
     /// The API server refused this status, so that a smaller one is sent until it changes.
     pub(crate) refused: Option<Refused>,
+    /// Its target is gone, but pods are bound to it.
+    pub(crate) is_used: bool,
 }
 
 /// How much of a status was refused.

@@ -4,7 +4,7 @@
 //! Watches Targets, ClusterTargets, the Secrets that they name and virtual nodes in the source cluster; asks
 //! each target for its ClusterSummary every few seconds.
 //!
-//! Writes the status of Targets and ClusterTargets, virtual Nodes with their status and Leases, requests for its
+//! Writes the status and the finalizer of Targets and ClusterTargets, virtual Nodes with their status and Leases, requests for its
 //! serving certificate, and nothing in a target. It ends pods on virtual nodes that are no proxy pods once they
 //! are deleted, as nobody else would.
 //!
@@ -12,10 +12,12 @@
 //! a kubelet would demand it, by relaying them to the delegates.
 //!
 //! Promises:
-//! - A target that does not answer is `Reachable=False` and its node NotReady; it stays accepted, and nothing
-//!   of it is deleted.
+//! - A target that does not answer, or whose watches show nothing new, is `Reachable=False` and its node NotReady
+//!   and tainted; it stays accepted, and nothing of it is deleted. The condition's transition time is the outage's
+//!   beginning, whoever restarts meanwhile.
+//! - A target is accepted with a finalizer on its Target: what runs there ends before the object goes.
 //! - Labels, annotations, taints and the cordon that users put on a virtual node stay.
-//! - A node is deleted only after a live read showed that its Target is gone.
+//! - A node is deleted only after live reads showed that its Target is gone and no proxy pod is bound to it.
 //! - What a node is to look like follows from the target alone, never from what the node looks like now.
 //! - Nobody reaches a container whom the source cluster would not let into one on a node of its own.
 
@@ -28,6 +30,7 @@ mod kubelet;
 mod node;
 mod plan;
 mod probe;
+mod progress;
 mod strangers;
 mod verdicts;
 

@@ -83,6 +83,11 @@ pub(crate) fn taint() -> Value {
     json!({"key": keys::PROVIDER, "value": keys::PROVIDER_VALUE, "effect": "NoSchedule"})
 }
 
+/// The taint of a node that takes no pods.
+pub(crate) fn not_ready_taint(reason: &str) -> Value {
+    json!({"key": keys::NOT_READY, "value": reason, "effect": "NoSchedule"})
+}
+
 /// The node as it is created; the rest follows by server-side apply.
 pub(crate) fn new(key: &TargetKey) -> Value {
     json!({
@@ -95,6 +100,10 @@ pub(crate) fn new(key: &TargetKey) -> Value {
 
 /// Status, reason and message of the node's Ready condition; `None` while nothing is known of the target.
 fn ready(target: &Facts, judgement: &Judgement) -> Option<(bool, String, String)> {
+    if target.deleting || target.is_fenced && judgement.is_accepted() {
+        let (reason, message) = (judgement.ready.reason.as_str(), judgement.ready.message.clone());
+        return Some((false, format!("Target{reason}"), message));
+    }
     if !judgement.is_accepted() {
         let known = judgement.accepted.status.is_some();
         let accepted = &judgement.accepted;
@@ -115,18 +124,13 @@ fn ready(target: &Facts, judgement: &Judgement) -> Option<(bool, String, String)
 /// The status without times, as far as it is known: no capacity before the target was seen. `None` while
 /// nothing is known, so that the last word of an earlier process stands.
 pub(crate) fn status(target: &Facts, judgement: &Judgement, world: &World) -> Option<Value> {
-    let (is_ready, reason, message) = ready(target, judgement)?;
-    let word = if is_ready { "True" } else { "False" };
-    let mut conditions = vec![json!({"type": "Ready", "status": word, "reason": reason, "message": message})];
-    for (kind, message) in FINE {
-        conditions
-            .push(json!({"type": kind, "status": "False", "reason": "VirtualNode", "message": message}));
+    let ready = ready(target, judgement)?;
+    let mut status = conditions(ready, &world.address);
+    if let (Some(State { status: word, reason, message }), Some(all)) =
+        (&world.serving, status["conditions"].as_array_mut())
+    {
+        all.push(json!({"type": SERVING, "status": word, "reason": reason, "message": message}));
     }
-    if let Some(State { status, reason, message }) = &world.serving {
-        conditions.push(json!({"type": SERVING, "status": status, "reason": reason, "message": message}));
-    }
-    let mut status =
-        json!({"conditions": conditions, "addresses": [{"type": "InternalIP", "address": world.address}]});
     if let Some(port) = world.ports.get(&target.key.virtual_node()) {
         status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
         // An API server then passes a WebSocket on as it is, and that of the target takes it.
@@ -140,6 +144,22 @@ pub(crate) fn status(target: &Facts, judgement: &Judgement, world: &World) -> Op
         status["nodeInfo"] = info(summary, target.health.version.as_deref());
     }
     Some(status)
+}
+
+/// What is left to say of a node whose target is gone.
+pub(crate) fn removed(address: &str) -> Value {
+    let message = "the Target is gone; the node goes when no pod is bound to it any more";
+    conditions((false, "TargetRemoved".to_owned(), message.to_owned()), address)
+}
+
+fn conditions((is_ready, reason, message): (bool, String, String), address: &str) -> Value {
+    let word = if is_ready { "True" } else { "False" };
+    let mut conditions = vec![json!({"type": "Ready", "status": word, "reason": reason, "message": message})];
+    for (kind, message) in FINE {
+        conditions
+            .push(json!({"type": kind, "status": "False", "reason": "VirtualNode", "message": message}));
+    }
+    json!({"conditions": conditions, "addresses": [{"type": "InternalIP", "address": address}]})
 }
 
 fn info(summary: &Summary, version: Option<&str>) -> Value {

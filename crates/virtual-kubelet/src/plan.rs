@@ -4,8 +4,8 @@ use crate::facts::{Facts, Link, Reach, Seen, World};
 use crate::node;
 use crate::verdicts::{Judgement, judge};
 use api::conditions::merge;
-use api::keys;
 use api::v1alpha1::TargetStatus;
+use api::{Node, keys};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use runtime::TargetKey;
 use serde_json::Value;
@@ -19,6 +19,13 @@ pub(crate) enum Action {
         uid: String,
         status: TargetStatus,
     },
+    /// Puts our finalizer on a target, before anything can run there.
+    HoldTarget {
+        key: TargetKey,
+        uid: String,
+        resource_version: String,
+        finalizers: Vec<String>,
+    },
     CreateNode {
         key: TargetKey,
     },
@@ -27,7 +34,7 @@ pub(crate) enum Action {
         uid: String,
         labels: BTreeMap<String, String>,
     },
-    AddTaint {
+    SetTaints {
         name: String,
         uid: String,
         resource_version: String,
@@ -45,7 +52,8 @@ pub(crate) enum Action {
         uid: String,
         status: Status,
     },
-    /// The shell first reads whether the target is really gone.
+    /// The shell first reads whether the target is really gone, and no proxy pod is bound to the node: pod garbage
+    /// collection would call it failed at once.
     DeleteNode {
         name: String,
         uid: String,
@@ -70,23 +78,44 @@ pub(crate) fn plan(world: &World) -> Vec<Action> {
     let mut actions = Vec::new();
     for target in &world.targets {
         let Some(judgement) = judgements.get(&target.key) else { continue };
+        actions.extend(hold_target(target, judgement));
         actions.extend(patch_target(target, judgement, world));
         match world.nodes.get(&target.key.virtual_node()) {
             Some(seen) => actions.extend(keep_node(target, judgement, seen, world)),
-            None if judgement.is_accepted() => actions.push(Action::CreateNode { key: target.key.clone() }),
+            None if judgement.is_accepted() && !target.deleting => {
+                actions.push(Action::CreateNode { key: target.key.clone() });
+            }
             None => {}
         }
     }
     let wanted: BTreeSet<String> = world.targets.iter().map(|target| target.key.virtual_node()).collect();
     let left_over = world.nodes.iter().filter(|(name, _)| !wanted.contains(*name));
-    actions.extend(left_over.filter_map(|(_, seen)| delete_node(seen)));
+    actions.extend(left_over.flat_map(|(_, seen)| end_node(seen, world)));
     actions
+}
+
+/// What may run pods one day can be deleted only in an orderly way.
+fn hold_target(target: &Facts, judgement: &Judgement) -> Option<Action> {
+    let due = judgement.is_accepted() && !target.deleting && !target.is_held;
+    due.then(|| {
+        let ours = std::iter::once(keys::TARGET_FINALIZER.to_owned());
+        Action::HoldTarget {
+            key: target.key.clone(),
+            uid: target.uid.clone(),
+            resource_version: target.resource_version.clone(),
+            finalizers: target.finalizers.iter().cloned().chain(ours).collect(),
+        }
+    })
 }
 
 fn patch_target(target: &Facts, judgement: &Judgement, world: &World) -> Option<Action> {
     // After a restart of ours the last word stands until the target was asked.
     let asked = matches!(target.link, Link::Broken { .. }) || target.health.reach != Reach::Unknown;
     if !asked && !target.status.conditions.is_empty() {
+        return None;
+    }
+    // It is accepted with the finalizer, never before.
+    if judgement.is_accepted() && !target.is_held && !target.deleting {
         return None;
     }
     let mut status = target.status.clone();
@@ -112,11 +141,9 @@ fn keep_node(target: &Facts, judgement: &Judgement, seen: &Seen, world: &World) 
     if let Some(labels) = wrong_labels(target, seen) {
         actions.push(Action::ApplyLabels { name: name.clone(), uid: uid.clone(), labels });
     }
-    if let Some(taints) = missing_taint(seen) {
-        let resource_version = seen.node.resource_version().to_owned();
-        actions.push(Action::AddTaint { name: name.clone(), uid: uid.clone(), resource_version, taints });
-    }
-    if let Some(wanted) = node::status(target, judgement, world) {
+    let wanted = node::status(target, judgement, world);
+    actions.extend(set_taints(seen, wanted.as_ref()));
+    if let Some(wanted) = wanted {
         actions.extend(write_status((name, uid), wanted, seen, world));
     }
     actions
@@ -130,18 +157,33 @@ fn wrong_labels(target: &Facts, seen: &Seen) -> Option<BTreeMap<String, String>>
     (!there || seen.applied.labels.as_ref() != Some(&wanted)).then_some(wanted)
 }
 
-fn missing_taint(seen: &Seen) -> Option<Vec<Value>> {
-    let mut taints = seen.node.spec["taints"].as_array().cloned().unwrap_or_default();
-    let ours = node::taint();
-    let there = taints.iter().any(|taint| {
-        taint["key"] == ours["key"] && taint["value"] == ours["value"] && taint["effect"] == ours["effect"]
-    });
-    if there {
-        return None;
+/// The node's taints as they are to be: the one that keeps others away, and while it is not ready a second one.
+fn set_taints(seen: &Seen, status: Option<&Value>) -> Option<Action> {
+    let old = seen.node.spec["taints"].as_array().cloned().unwrap_or_default();
+    let mut wanted = vec![node::taint()];
+    match status.and_then(|status| node::condition_of(status, "Ready")) {
+        Some(ready) if ready["status"] == "True" => {}
+        Some(ready) => wanted.push(node::not_ready_taint(ready["reason"].as_str().unwrap_or_default())),
+        // While nothing is known, the last word of an earlier process stands.
+        None => wanted.extend(old.iter().filter(|taint| taint["key"] == keys::NOT_READY).cloned()),
     }
-    taints.retain(|taint| taint["key"] != ours["key"] || taint["effect"] != ours["effect"]);
-    taints.push(ours);
-    Some(taints)
+    let is_ours = |taint: &Value| taint["key"] == keys::NOT_READY || same_taint(taint, &node::taint());
+    let fields = ["key", "value", "effect"];
+    let same = |one: &Value, other: &Value| fields.iter().all(|field| one[*field] == other[*field]);
+    let (ours, others): (Vec<Value>, Vec<Value>) = old.into_iter().partition(is_ours);
+    let there =
+        ours.len() == wanted.len() && wanted.iter().all(|taint| ours.iter().any(|old| same(old, taint)));
+    (!there).then(|| Action::SetTaints {
+        name: seen.node.name().to_owned(),
+        uid: seen.node.uid().to_owned(),
+        resource_version: seen.node.resource_version().to_owned(),
+        taints: others.into_iter().chain(wanted).collect(),
+    })
+}
+
+/// A node has one taint of a key and an effect.
+fn same_taint(one: &Value, other: &Value) -> bool {
+    one["key"] == other["key"] && one["effect"] == other["effect"]
 }
 
 fn write_status((name, uid): (String, String), wanted: Value, seen: &Seen, world: &World) -> Option<Action> {
@@ -181,19 +223,29 @@ pub(crate) fn capacities(status: &Value) -> Value {
     serde_json::json!([status["capacity"], status["allocatable"]])
 }
 
-/// Only a node that says itself that it stands for a target is ours to delete.
-fn delete_node(seen: &Seen) -> Option<Action> {
-    let node = &seen.node;
+/// The namespace of the target that a node says itself it stands for, empty for a ClusterTarget: only such a node is
+/// ours to end.
+pub(crate) fn stands_for(node: &Node) -> Option<&str> {
     let namespace = match (node.label(keys::TARGET_NAMESPACE), node.label(keys::TARGET_NAME)) {
         (Some(namespace), Some(_)) => namespace,
         _ => node.label(keys::CLUSTER_TARGET_NAME).map(|_| "")?,
     };
-    let ours = node.label(keys::PROVIDER) == Some(keys::PROVIDER_VALUE) && !node.is_terminating();
-    ours.then(|| Action::DeleteNode {
-        name: node.name().to_owned(),
-        uid: node.uid().to_owned(),
-        namespace: namespace.to_owned(),
-    })
+    (node.label(keys::PROVIDER) == Some(keys::PROVIDER_VALUE)).then_some(namespace)
+}
+
+/// The node of a target that is gone takes no pods, and goes when it has none.
+fn end_node(seen: &Seen, world: &World) -> Vec<Action> {
+    let node = &seen.node;
+    let Some(namespace) = stands_for(node).filter(|_| !node.is_terminating()) else { return Vec::new() };
+    let (name, uid) = (node.name().to_owned(), node.uid().to_owned());
+    let mut actions = Vec::new();
+    if seen.applied.is_used {
+        let wanted = node::removed(&world.address);
+        actions.extend(set_taints(seen, Some(&wanted)));
+        actions.extend(write_status((name.clone(), uid.clone()), wanted, seen, world));
+    }
+    actions.push(Action::DeleteNode { name, uid, namespace: namespace.to_owned() });
+    actions
 }
 
 #[cfg(test)]

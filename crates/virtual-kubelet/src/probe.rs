@@ -1,6 +1,7 @@
 //! Asks a target every few seconds for its ClusterSummary.
 
-use crate::facts::{Health, Outcome, Summary};
+use crate::facts::{Health, Outcome, Reach, Summary};
+use crate::progress::{self, Progress, Sign};
 use api::{ClusterSummary, PodChaperon, keys};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -19,7 +20,7 @@ const ANXIOUS: Duration = Duration::from_secs(1);
 /// Longest wait for a whole answer, body included.
 const DEADLINE: Duration = Duration::from_secs(6);
 /// Between two looks at our rights and at the target's version.
-const RARELY: Duration = Duration::from_secs(60);
+const RARELY: Duration = Duration::from_secs(10);
 
 /// The state of a target after a probe.
 #[derive(Debug, Clone)]
@@ -43,8 +44,19 @@ pub(crate) struct Prober {
 pub(crate) async fn probe(target: Prober, reports: UnboundedSender<Report>, stop: CancellationToken) {
     let mut health = Health::default();
     let mut rights_seen: Option<Instant> = None;
+    let (signs, seen) = tokio::sync::watch::channel(Sign::begin(Instant::now()));
+    // A self target is watched under other identities than ours.
+    let follower =
+        (!target.is_self).then(|| tokio::spawn(progress::follow(target.client.clone(), signs, stop.clone())));
+    let mut progress = Progress::default();
     loop {
-        let mut outcome = ask(&target.client).await;
+        let (mut outcome, version) = ask(&target.client).await;
+        if follower.is_some()
+            && let Some(version) = version
+            && let Some(problem) = progress.judge(version, &seen.borrow(), Instant::now())
+        {
+            outcome = problem;
+        }
         let answered = matches!(outcome, Outcome::Answered(_) | Outcome::NoSummary);
         if answered && rights_seen.is_none_or(|at| at.elapsed() >= RARELY) {
             match (target.is_self, lacking(&target).await) {
@@ -60,8 +72,9 @@ pub(crate) async fn probe(target: Prober, reports: UnboundedSender<Report>, stop
             rights_seen = None;
         }
         // A refusal is an answer: haste would not change it.
-        let calm = !matches!(outcome, Outcome::Silent(_));
+        let refused = matches!(outcome, Outcome::Refused(_));
         health = health.after(outcome);
+        let calm = refused || health.reach == Reach::Yes && health.failures == 0;
         let report = Report { key: target.key.clone(), prober: target.number, health: health.clone() };
         if reports.send(report).is_err() {
             return;
@@ -71,12 +84,18 @@ pub(crate) async fn probe(target: Prober, reports: UnboundedSender<Report>, stop
     }
 }
 
-async fn ask(client: &Client) -> Outcome {
+/// Also says which version of the ClusterSummary there is.
+async fn ask(client: &Client) -> (Outcome, Option<u64>) {
     let summaries = Api::<ClusterSummary>::all(client.clone());
     let answer = match tokio::time::timeout(DEADLINE, summaries.get(keys::SINGLETON)).await {
         Ok(answer) => answer,
-        Err(_elapsed) => return Outcome::Silent("no answer in time".to_owned()),
+        Err(_elapsed) => return (Outcome::Silent("no answer in time".to_owned()), None),
     };
+    let version = answer.as_ref().ok().and_then(progress::version);
+    (outcome(answer), version)
+}
+
+fn outcome(answer: Result<ClusterSummary, kube::Error>) -> Outcome {
     match answer {
         Ok(summary) => Outcome::Answered(Summary::from(summary)),
         Err(error) => match class(&error) {

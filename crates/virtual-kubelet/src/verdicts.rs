@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Link, Reach, Summary};
 use api::conditions::{Kind, Reason, Verdict, is_true};
-use api::keys::PROTOCOL_VERSION;
+use api::keys::{self, PROTOCOL_VERSION};
 use runtime::TargetKey;
 use std::collections::BTreeMap;
 
@@ -150,6 +150,12 @@ fn reachable(target: &Facts) -> Verdict {
 }
 
 fn ready(target: &Facts, accepted: &Verdict, reachable: &Verdict) -> Verdict {
+    if target.deleting {
+        return verdict(Kind::Ready, Some(false), Reason::Deleting, deleting(target, reachable));
+    }
+    if target.is_fenced && accepted.status == Some(true) {
+        return verdict(Kind::Ready, Some(false), Reason::Fenced, fenced(reachable));
+    }
     let first = [accepted, reachable].into_iter().find(|verdict| verdict.status != Some(true));
     match first {
         Some(cause) => Verdict { kind: Kind::Ready, ..cause.clone() },
@@ -161,4 +167,26 @@ fn ready(target: &Facts, accepted: &Verdict, reachable: &Verdict) -> Verdict {
         ),
         None => verdict(Kind::Ready, Some(true), Reason::Ok, ""),
     }
+}
+
+fn deleting(target: &Facts, reachable: &Verdict) -> String {
+    let waits = "the Target goes when its pods are confirmed gone in the target cluster".to_owned();
+    let uid = target.status.cluster_uid.as_deref().filter(|_| reachable.status != Some(true));
+    let Some(uid) = uid else { return waits };
+    format!(
+        "{waits}, which does not answer; if it never will, annotate the Target with {}={uid} (its machines are off) or \
+         {}={uid} (nobody knows), and an event lists what may be left there",
+        keys::FENCED,
+        keys::FORCE_REMOVAL
+    )
+}
+
+fn fenced(reachable: &Verdict) -> String {
+    let fence = keys::FENCED;
+    if reachable.status == Some(true) {
+        return format!("the target is fenced but answers; remove annotation {fence} to use it again");
+    }
+    format!(
+        "the target is fenced: its machines are said to be off; remove annotation {fence} when it is back"
+    )
 }

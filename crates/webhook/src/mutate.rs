@@ -24,7 +24,7 @@ use crate::mac::{Binding, Key};
 use crate::patch::Patch;
 use crate::review::{Request, Verdict};
 use api::election::{Election, annotation, election as judged};
-use api::{keys, preference};
+use api::{failover, keys, preference};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -226,7 +226,23 @@ fn check_annotations(source: &Value) -> Result<(), String> {
     checked(keys::GROUP_PLACEMENT, &|value| match value {
         keys::GROUP_ONE_TARGET | keys::GROUP_ANY_TARGET => Ok(()),
         _ => Err(format!("{value:?} must be {} or {}", keys::GROUP_ONE_TARGET, keys::GROUP_ANY_TARGET)),
-    })
+    })?;
+    check_failover(|key| annotation(source, key))
+}
+
+/// What a pod says about the loss of its target.
+///
+/// # Errors
+///
+/// A value means nothing; the sentence says which and how to write it.
+pub fn check_failover<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Result<(), String> {
+    let checked = |key: &str, check: fn(&str) -> Result<(), String>| {
+        let problem = annotation(key).and_then(|text| check(text).err());
+        problem.map_or(Ok(()), |problem| Err(format!("metadata.annotations[{key}]: {problem}")))
+    };
+    checked(keys::FAILOVER, |text| failover::parse_failover(text).map(drop))?;
+    checked(keys::FAILOVER_GRACE_PERIOD, |text| failover::parse_grace(text).map(drop))?;
+    checked(keys::FENCE, |text| failover::parse_fence(text).map(drop))
 }
 
 /// The last line of a parser's message, which says what is wrong below a picture of where.

@@ -7,9 +7,9 @@
 //! have to remove.
 
 use crate::election;
-use crate::mutate::{Setting, cause, is_ask, is_proven};
+use crate::mutate::{Setting, cause, check_failover, is_ask, is_proven};
 use crate::review::{Request, Verdict};
-use api::{ClusterSourceSpec, ClusterTargetSpec, SourceSpec, TargetSpec, keys, preference};
+use api::{ClusterSourceSpec, ClusterTargetSpec, SourceSpec, TargetSpec, failover, keys, preference};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -74,6 +74,11 @@ fn changed_pod(request: &Request<'_>, setting: &Setting<'_>, pod: &Value, old: &
             "metadata.annotations[{key}] is written by multicluster-scheduler alone; leave it as it is"
         ));
     }
+    // A policy may change while the pod runs, but not into nonsense.
+    let policy = |key: &str| changed(key).then(|| pod["metadata"]["annotations"][key].as_str()).flatten();
+    if let Err(problem) = check_failover(policy) {
+        return Verdict::invalid(problem);
+    }
     let (label, finalizer) = (keys::HAS_FINALIZER, keys::DELEGATE_FINALIZER);
     let held = pod["metadata"]["finalizers"].as_array().into_iter().flatten().any(|held| held == finalizer);
     if held && old["metadata"]["labels"][label] == "true" && pod["metadata"]["labels"][label] != "true" {
@@ -98,7 +103,8 @@ fn spec(kind: &str, spec: &Value) -> Result<(), String> {
                 secret_reference(None, &secret.name, secret.key.as_deref(), secret.context.as_deref())?;
             }
             settings(target.excluded_labels_regexp.as_deref(), target.ask.as_deref())?;
-            preferences(target.order, target.weight, target.start_deadline.as_deref())
+            preferences(target.order, target.weight, target.start_deadline.as_deref())?;
+            grace(target.failover_grace_period.as_deref())
         }
         "clustertargets" => {
             let target: ClusterTargetSpec = typed(spec)?;
@@ -108,7 +114,8 @@ fn spec(kind: &str, spec: &Value) -> Result<(), String> {
                 secret_reference(namespace, &secret.name, secret.key.as_deref(), secret.context.as_deref())?;
             }
             settings(target.excluded_labels_regexp.as_deref(), target.ask.as_deref())?;
-            preferences(target.order, target.weight, target.start_deadline.as_deref())
+            preferences(target.order, target.weight, target.start_deadline.as_deref())?;
+            grace(target.failover_grace_period.as_deref())
         }
         "sources" => {
             let source: SourceSpec = typed(spec)?;
@@ -177,6 +184,11 @@ fn secret_reference(
         return Err("spec.kubeconfigSecret.context: remove the white space around the name".to_owned());
     }
     Ok(())
+}
+
+fn grace(grace: Option<&str>) -> Result<(), String> {
+    let problem = grace.and_then(|grace| failover::parse_grace(grace).err());
+    problem.map_or(Ok(()), |problem| Err(format!("spec.failoverGracePeriod: {problem}")))
 }
 
 fn settings(excluded: Option<&str>, ask: Option<&str>) -> Result<(), String> {

@@ -16,6 +16,27 @@ pub enum LabelRewriting {
     Keep,
 }
 
+/// What becomes of a pod whose target does not answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Failover {
+    /// It waits for the target.
+    #[default]
+    Stay,
+    /// After the grace period it ends, so that its controller replaces it. It may go on running in the target: it
+    /// runs at least once.
+    Move,
+    /// It ends when it is sure that it does not run any more: the target has confirmed that it is gone, or is fenced.
+    MoveOnce,
+}
+
+/// What counts as proof that a pod does not run any more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Fence {
+    /// The word of the target, or of somebody who has fenced it.
+    #[default]
+    Confirmed,
+}
+
 /// The Secret beside a Target that holds a kubeconfig.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -112,6 +133,17 @@ pub struct TargetSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"))]
     pub start_deadline: Option<String>,
+    /// What becomes of pods here when the cluster does not answer; `Stay` when absent. Pods may say otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Failover>,
+    /// How long the cluster may be silent before pods are replaced, like `90s` or `5m`; `5m` when absent. Pods may
+    /// say otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"))]
+    pub failover_grace_period: Option<String>,
+    /// What counts as proof that a pod does not run here any more; `Confirmed` when absent. Pods may say otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
 }
 
 /// A cluster in which pods of every namespace may run.
@@ -176,6 +208,17 @@ pub struct ClusterTargetSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"))]
     pub start_deadline: Option<String>,
+    /// What becomes of pods here when the cluster does not answer; `Stay` when absent. Pods may say otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Failover>,
+    /// How long the cluster may be silent before pods are replaced, like `90s` or `5m`; `5m` when absent. Pods may
+    /// say otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"))]
+    pub failover_grace_period: Option<String>,
+    /// What counts as proof that a pod does not run here any more; `Confirmed` when absent. Pods may say otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
 }
 
 /// What virtual-kubelet found out about a target.

@@ -1,6 +1,6 @@
 //! What is written on a proxy pod that its delegate has not said.
 
-use super::DISRUPTION_TARGET;
+use super::{DISRUPTION_TARGET, TARGET_REACHABLE};
 use crate::views::Proxy;
 use api::raw::{is_terminal, pod_condition};
 use serde_json::{Value, json};
@@ -16,6 +16,8 @@ pub(crate) enum Cause {
     TargetRemoved,
     /// The delegate got no node in time, was revoked, and is certain never to run.
     NotStarted,
+    /// Its target does not answer, and its policy is not to wait.
+    TargetUnreachable,
 }
 
 impl Cause {
@@ -25,6 +27,7 @@ impl Cause {
             Cause::DelegateLost => "DelegateLost",
             Cause::TargetRemoved => "TargetRemoved",
             Cause::NotStarted => "NotStarted",
+            Cause::TargetUnreachable => "TargetUnreachable",
         }
     }
 
@@ -35,6 +38,9 @@ impl Cause {
             Cause::TargetRemoved => "The Target through which the pod ran was deleted.",
             Cause::NotStarted => {
                 "The delegate got no node in the target cluster in time; another would take it."
+            }
+            Cause::TargetUnreachable => {
+                "The target cluster does not answer, and the failover policy is not to wait for it."
             }
         }
     }
@@ -64,16 +70,28 @@ pub(crate) fn failed(proxy: &Proxy, cause: Cause, now: &str) -> Value {
     json!({"status": status})
 }
 
-/// The status patch of a pod whose target has fallen silent: nobody knows whether it can be reached, so that
-/// Services leave it out until the target answers. `None` when it is not called ready.
-pub(crate) fn not_ready(proxy: &Proxy, now: &str) -> Option<Value> {
+/// The status patch of a pod whose target has fallen silent, with the reason and the message that say what becomes of
+/// it. Nobody knows whether it can be reached, so that Services leave it out until the target answers. `None` when
+/// all that is told already, or the pod has ended.
+pub(crate) fn unreachable(proxy: &Proxy, (reason, message): (&str, &str), now: &str) -> Option<Value> {
     let old = proxy.status.value();
-    let ready = pod_condition(&old, "Ready").is_some_and(|condition| condition["status"] == "True");
-    let ended = is_terminal(old["phase"].as_str().unwrap_or_default());
-    (ready && !ended).then(|| {
-        json!({"status": {"conditions": [{
+    if is_terminal(old["phase"].as_str().unwrap_or_default()) {
+        return None;
+    }
+    let mut conditions = Vec::new();
+    if pod_condition(&old, "Ready").is_some_and(|condition| condition["status"] == "True") {
+        conditions.push(json!({
             "type": "Ready", "status": "False", "reason": "TargetUnreachable",
             "message": "The target cluster does not answer.", "lastTransitionTime": now,
-        }]}})
-    })
+        }));
+    }
+    let told = pod_condition(&old, TARGET_REACHABLE);
+    if told.is_none_or(|told| told["reason"] != reason) {
+        let since = told.and_then(|told| told["lastTransitionTime"].as_str()).unwrap_or(now);
+        conditions.push(json!({
+            "type": TARGET_REACHABLE, "status": "False", "reason": reason, "message": message,
+            "lastTransitionTime": since,
+        }));
+    }
+    (!conditions.is_empty()).then(|| json!({"status": {"conditions": conditions}}))
 }

@@ -1,4 +1,4 @@
-use super::{Cause, Change, Delegate, addressed, essential, failed, mirror, not_ready};
+use super::{Cause, Change, Delegate, addressed, essential, failed, mirror, unreachable};
 use crate::views::{Compact, Proxy};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -339,11 +339,35 @@ fn a_phase_is_written_over_the_state_that_was_seen_and_no_other() {
 }
 
 #[test]
-fn case_031_only_pods_called_ready_are_called_unready() {
+fn case_031_pods_behind_a_silent_target_are_unready_and_say_why() {
+    let why = ("Stays", "it waits");
     let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
-    let patch = not_ready(&proxy(&ready), NOW).unwrap();
+    let patch = unreachable(&proxy(&ready), why, NOW).unwrap();
     assert_eq!(patch["status"]["conditions"][0]["reason"], "TargetUnreachable");
-    assert_eq!(not_ready(&proxy(&running()), NOW), None);
+    assert_eq!(patch["status"]["conditions"][1]["type"], "TargetReachable");
+    let patch = unreachable(&proxy(&running()), why, NOW).unwrap();
+    assert_eq!(patch["status"]["conditions"].as_array().unwrap().len(), 1, "it was not called ready");
+    let told = json!({"phase": "Pending", "conditions": patch["status"]["conditions"]});
+    assert_eq!(unreachable(&proxy(&told), why, NOW), None);
+    let other = unreachable(&proxy(&told), ("NowhereElse", "it waits"), "2026-01-01T01:00:00Z").unwrap();
+    assert_eq!(other["status"]["conditions"][0]["lastTransitionTime"], NOW, "it is still not reachable");
     let ended = json!({"phase": "Failed", "conditions": [{"type": "Ready", "status": "True"}]});
-    assert_eq!(not_ready(&proxy(&ended), NOW), None);
+    assert_eq!(unreachable(&proxy(&ended), why, NOW), None);
+}
+
+#[test]
+fn case_031_what_was_said_of_a_silent_target_goes_when_it_answers() {
+    let condition = json!({"type": "TargetReachable", "status": "False", "reason": "Stays"});
+    let old = json!({"phase": "Running", "conditions": [condition]});
+    let (none, annotations) = (BTreeSet::new(), BTreeMap::new());
+    let status = json!({"phase": "Running"});
+    let delegate = Delegate {
+        status: &status,
+        annotations: &annotations,
+        had: &none,
+        was_disrupted: false,
+        is_told: true,
+    };
+    let patch = mirror(&proxy(&old), delegate, NOW).unwrap().patch;
+    assert_eq!(patch["status"]["conditions"], json!([{"$patch": "delete", "type": "TargetReachable"}]));
 }

@@ -1,4 +1,5 @@
 use super::{Action, COALESCE, LOSERS, ORPHAN_AGE, Observed, Parent, Plan, Remote, plan};
+use crate::failover::{Outage, Successor};
 use crate::mirror::Cause;
 use crate::views::{Chaperon, Compact, Proxy};
 use api::keys;
@@ -29,6 +30,7 @@ fn chaperon(target: &str, uid: &str, phase: &str) -> Chaperon {
         is_allowed: true,
         is_terminating: false,
         is_revoked: false,
+        may_run_twice: false,
         grace: None,
         annotations: BTreeMap::new(),
         ephemeral: Compact::default(),
@@ -67,6 +69,9 @@ fn running() -> Observed {
         is_mirrored: false,
         waited: Duration::MAX,
         age: SECOND * 60,
+        outage: Outage::default(),
+        successor: Successor::Nobody,
+        returned: SECOND * 60,
         now: "2026-01-01T00:00:00Z".to_owned(),
     }
 }
@@ -127,7 +132,7 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
             }
             seen.others.retain(|other| other.uid != gone.uid);
         }
-        Action::Tell(_, _) => {}
+        Action::Tell(_, _) | Action::Explain(_) => {}
     }
     // Without finalizer and grace the API server lets the pod go.
     let gone = proxy.as_ref().is_some_and(|proxy| proxy.deleting == Some(0) && proxy.finalizers.is_empty());
@@ -151,6 +156,7 @@ fn words(actions: &[Action]) -> Vec<String> {
         Action::Tell(cause, remains) => {
             format!("tell {}{}", cause.reason(), if *remains { " and what may be left" } else { "" })
         }
+        Action::Explain(why) => format!("explain {}", why.reason()),
         Action::PassGrace(_, seconds) => format!("grace {seconds}"),
         Action::PassEphemeral(_, containers) => format!("ephemeral {}", containers[0]["name"]),
         Action::DeleteChaperon(chaperon) => format!("delete {}", chaperon.uid),
@@ -475,3 +481,5 @@ fn the_chaperon_of_a_granted_pod_has_the_name_of_its_target() {
     assert_eq!(granted.chaperon_behind("admiralty-c1"), bound.chaperon_behind("admiralty-c1"));
     assert_ne!(granted.chaperon_behind("admiralty-c1"), granted.chaperon_behind(""));
 }
+
+mod failover;

@@ -1,6 +1,7 @@
 //! What is decided on for one pod.
 
 use super::{Evidence, Key, Store};
+use crate::failover::Outage;
 use crate::plan::{Observed, Parent, Remote};
 use crate::views::{Chaperon, Proxy, fingerprint, fingerprint_of};
 use api::conditions::{Kind, Reason};
@@ -47,12 +48,10 @@ impl Store {
         let elected = proxy.as_ref().and_then(|proxy| proxy.elected_chaperon.clone());
         let present =
             if let Remote::Present(chaperon) = &delegate { Some(chaperon.uid.clone()) } else { None };
-        let all = self.chaperons.get(key).into_iter().flatten();
-        let others = all
-            .filter(|other| Some(&other.uid) != elected.as_ref() && Some(&other.uid) != present.as_ref())
-            .filter(|other| self.links.get(&other.target).is_some_and(|link| link.is_in_step()))
-            .cloned()
-            .collect();
+        let others = self.others(key, [elected.as_deref(), present.as_deref()]);
+        let successor = self.successor(key, proxy.as_deref());
+        let link = proxy.as_deref().and_then(|proxy| self.link_of(proxy));
+        let returned = link.map(|link| link.returned_for()).unwrap_or_default();
         let memory = self.memory.entry(Arc::clone(key)).or_default();
         let waits = proxy.as_ref().is_none_or(|proxy| !proxy.node.is_empty());
         if !waits {
@@ -70,7 +69,7 @@ impl Store {
             _ => false,
         };
         let last = memory.last.as_ref().filter(|(uid, _)| Some(uid) == elected.as_ref());
-        Some(Observed {
+        let mut seen = Observed {
             pods_in_step: self.pods_in_step,
             is_confirmed: evidence.delegate_absent,
             delegate,
@@ -82,11 +81,27 @@ impl Store {
             is_told,
             is_mirrored,
             // A difference that no event of the delegate explains has waited for ever.
+            outage: Outage::default(),
+            successor,
+            returned,
             waited: memory.changed.map_or(std::time::Duration::MAX, |at| at.elapsed()),
             age: since.elapsed(),
             proxy,
             now,
-        })
+        };
+        if let (Remote::Silent, Some(proxy)) = (&seen.delegate, &seen.proxy) {
+            seen.outage = self.outage(proxy, &seen.now);
+        }
+        Some(seen)
+    }
+
+    /// PodChaperons of the same parent but for some, in targets that answer.
+    fn others(&self, key: &Key, but: [Option<&str>; 2]) -> Vec<Arc<Chaperon>> {
+        let all = self.chaperons.get(key).into_iter().flatten();
+        all.filter(|other| !but.contains(&Some(other.uid.as_str())))
+            .filter(|other| self.links.get(&other.target).is_some_and(|link| link.is_in_step()))
+            .cloned()
+            .collect()
     }
 
     fn delegate(&self, key: &Key, proxy: &Proxy, evidence: Evidence) -> Remote {
@@ -106,7 +121,13 @@ impl Store {
             let gone = if evidence.target_gone { Remote::TargetGone } else { Remote::TargetMissing };
             return self.removed(key, proxy, evidence).unwrap_or(gone);
         };
-        let Some((_, cluster_uid)) = target.usable() else { return Remote::Unknown };
+        let stands_for = target.status.cluster_uid.as_deref();
+        if target.deleting && elected.is_none_or(|elected| Some(elected) == stands_for) {
+            return self.departing_delegate(key, proxy, evidence, target);
+        }
+        // Somebody vouches for what cannot be asked.
+        let unknown = || if target.is_fenced() { Remote::Silent } else { Remote::Unknown };
+        let Some((_, cluster_uid)) = target.usable() else { return unknown() };
         if elected.is_some_and(|elected| elected != cluster_uid) {
             // A Target keeps its identity for life, so that the elected one was deleted and made anew.
             return self.removed(key, proxy, evidence).unwrap_or(Remote::TargetGone);
@@ -114,12 +135,12 @@ impl Store {
         match reach(target) {
             // What is known of a silent target is old.
             Reach::Silent => return Remote::Silent,
-            Reach::Trouble => return Remote::Unknown,
+            Reach::Trouble => return unknown(),
             Reach::Fine => {}
         }
         let link = self.links.get(&target.key).filter(|link| link.cluster_uid == cluster_uid);
         if !link.is_some_and(|link| link.is_in_step()) {
-            return Remote::Unknown;
+            return unknown();
         }
         match self.elected(key, proxy, &target.key) {
             Some(chaperon) => Remote::Present(Arc::clone(chaperon)),
@@ -128,7 +149,7 @@ impl Store {
         }
     }
 
-    fn elected(&self, key: &Key, proxy: &Proxy, target: &TargetKey) -> Option<&Arc<Chaperon>> {
+    pub(super) fn elected(&self, key: &Key, proxy: &Proxy, target: &TargetKey) -> Option<&Arc<Chaperon>> {
         let mut there = self.chaperons.get(key).into_iter().flatten().filter(|c| c.target == *target);
         match &proxy.elected_chaperon {
             Some(uid) => there.find(|chaperon| chaperon.uid == *uid),

@@ -1,4 +1,5 @@
 use super::{Evidence, Key, Store};
+use crate::failover::Successor;
 use crate::link::{Link, selector};
 use crate::plan::{Observed, Remote};
 use api::conditions::{Kind, Reason, Verdict, merge};
@@ -10,7 +11,7 @@ use kube::Client;
 use kube::client::Body;
 use runtime::targets::{Settings, TargetMap};
 use runtime::{Class, Connection, Seen, Target, TargetKey};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -51,8 +52,12 @@ fn targets(name: &str, status: TargetStatus) -> TargetMap {
             order: 0,
             weight: None,
             start_deadline: None,
+            failover: api::failover::Policy::default(),
         },
         status,
+        deleting: false,
+        finalizers: Vec::new(),
+        resource_version: String::new(),
         annotations: BTreeMap::new(),
         connection: Connection::Up { client: client(), fingerprint: String::new() },
     };
@@ -361,4 +366,133 @@ fn a_granted_pod_without_node_is_looked_at_when_a_target_answers_again() {
     assert!(woken(&mut store));
     store.remove_pod(&Key::from("u"));
     assert!(!woken(&mut store));
+}
+
+/// `t1` with other marks, and `t2`, which is in step.
+fn marked(reachable: Reason, change: impl FnOnce(&mut Target)) -> Store {
+    let mut store = bound();
+    let mut map = targets("t1", status(true, reachable));
+    change(Arc::make_mut(map.get_mut(&key("t1")).unwrap()));
+    let mut other = status(true, Reason::Ok);
+    other.cluster_uid = Some("second".to_owned());
+    map.extend(targets("t2", other));
+    store.set_targets(&map);
+    let link = Link::new(&key("t2"), client(), "second");
+    link.set_in_step(true);
+    store.set_link(&key("t2"), Arc::new(link));
+    store
+}
+
+fn annotate(target: &mut Target, key: &str) {
+    target.annotations.insert(key.to_owned(), "cluster".to_owned());
+}
+
+fn absent() -> Evidence {
+    Evidence { delegate_absent: true, ..Evidence::default() }
+}
+
+#[tokio::test]
+async fn case_043_pods_of_a_target_that_is_deleted_end_when_their_delegates_are_confirmed_gone() {
+    let mut store = marked(Reason::Ok, |target| target.deleting = true);
+    assert_eq!(delegate(&mut store), Remote::Unknown, "it is being ended");
+    store.remove_chaperon(&key("t1"), "c");
+    assert_eq!(delegate(&mut store), Remote::Missing);
+    let seen = store.observe(&Key::from("u"), absent(), String::new()).unwrap();
+    assert_eq!((seen.delegate, seen.is_confirmed), (Remote::TargetGone, true));
+}
+
+#[tokio::test]
+async fn case_043_pods_of_a_silent_target_that_is_deleted_wait_until_it_is_given_up() {
+    let mut store = marked(Reason::Unreachable, |target| target.deleting = true);
+    store.link(&key("t1")).unwrap().suspect();
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+    for word in [keys::FORCE_REMOVAL, keys::FENCED] {
+        let mut store = marked(Reason::Unreachable, |target| {
+            target.deleting = true;
+            annotate(target, word);
+        });
+        store.link(&key("t1")).unwrap().suspect();
+        let seen = observe(&mut store, "u").unwrap();
+        assert_eq!((seen.delegate, seen.is_confirmed), (Remote::TargetGone, false));
+    }
+}
+
+#[tokio::test]
+async fn case_043_a_word_for_another_cluster_gives_nothing_up() {
+    let mut store = marked(Reason::Unreachable, |target| {
+        target.deleting = true;
+        target.annotations.insert(keys::FORCE_REMOVAL.to_owned(), "another".to_owned());
+    });
+    store.link(&key("t1")).unwrap().suspect();
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+}
+
+#[tokio::test]
+async fn case_043_only_held_targets_that_are_deleted_depart_and_only_held_pods_wait() {
+    let mut store = marked(Reason::Ok, |target| {
+        target.deleting = true;
+        target.finalizers = vec![keys::TARGET_FINALIZER.to_owned()];
+    });
+    let departing = store.departing();
+    assert_eq!(departing.iter().map(|target| target.key.clone()).collect::<Vec<_>>(), [key("t1")]);
+    assert_eq!(store.held_by(&departing[0]).len(), 1);
+    let mut free = pod("p", "u", "c");
+    free.metadata.finalizers = None;
+    free.metadata.resource_version = Some("6".to_owned());
+    store.put_pod(&free);
+    assert_eq!(store.held_by(&departing[0]).len(), 0);
+}
+
+#[tokio::test]
+async fn a_fence_counts_when_the_target_cannot_be_asked_and_for_this_cluster_only() {
+    let mut store = marked(Reason::Ok, |target| annotate(target, keys::FENCED));
+    assert!(matches!(delegate(&mut store), Remote::Present(_)), "what it says itself is better");
+    store.link(&key("t1")).unwrap().suspect();
+    let seen = observe(&mut store, "u").unwrap();
+    assert_eq!((seen.delegate, seen.outage.is_fenced), (Remote::Silent, true));
+    let mut store = marked(Reason::Ok, |target| {
+        target.annotations.insert(keys::FENCED.to_owned(), "another".to_owned());
+    });
+    store.link(&key("t1")).unwrap().suspect();
+    assert_eq!(delegate(&mut store), Remote::Unknown);
+}
+
+#[tokio::test]
+async fn w12_an_outage_is_counted_from_its_beginning_and_believed_when_it_was_seen_here_too() {
+    let mut store = marked(Reason::Unreachable, |target| {
+        target.settings.failover.grace = std::time::Duration::from_secs(7);
+    });
+    let observe = |store: &mut Store| {
+        store.observe(&Key::from("u"), Evidence::default(), "1970-01-01T00:10:01Z".to_owned()).unwrap().outage
+    };
+    let outage = observe(&mut store);
+    assert_eq!((outage.lasts.as_secs(), outage.policy.grace.as_secs()), (600, 7));
+    assert!(!outage.is_sure, "this process has not seen it");
+    assert!(outage.elsewhere);
+    store.link(&key("t2")).unwrap().suspect();
+    assert!(!observe(&mut store).elsewhere);
+}
+
+fn successor(store: &mut Store, uid: &str) -> Successor {
+    observe(store, uid).unwrap().successor
+}
+
+#[tokio::test]
+async fn a_replaced_pod_is_followed_by_the_pods_of_its_controller() {
+    let mut store = bound();
+    let put = |store: &mut Store, uid: &str, status: Value| {
+        let mut pod = pod(uid, uid, "c");
+        pod.status = status;
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]);
+        pod.metadata.owner_references = serde_json::from_value(owner).unwrap();
+        store.put_pod(&pod);
+    };
+    put(&mut store, "u", json!({"phase": "Failed", "reason": "TargetUnreachable"}));
+    assert_eq!(successor(&mut store, "u"), Successor::Nobody);
+    put(&mut store, "v", json!({"phase": "Pending"}));
+    assert_eq!(successor(&mut store, "u"), Successor::Waits);
+    put(&mut store, "v", json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}));
+    assert_eq!(successor(&mut store, "u"), Successor::Ready);
+    store.remove_pod(&Key::from("v"));
+    assert_eq!(successor(&mut store, "u"), Successor::Nobody);
 }

@@ -249,8 +249,12 @@ fn a_target_without_client_says_why() {
             order: -1,
             weight: Some(3),
             start_deadline: Some("90s".to_owned()),
+            failover: api::failover::Policy::default(),
         },
         status: api::TargetStatus::default(),
+        deleting: false,
+        finalizers: Vec::new(),
+        resource_version: String::new(),
         annotations: std::collections::BTreeMap::new(),
         connection: Connection::Pending,
     });

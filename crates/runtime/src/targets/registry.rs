@@ -4,9 +4,10 @@ use super::{Connection, Settings, Target, TargetKey, TargetMap};
 use crate::Runtime;
 use crate::kubeconfig::{self, Fault};
 use crate::watch::{Seen, watch};
-use api::Remote;
 use api::conditions::Reason;
+use api::failover::{self, Policy};
 use api::v1alpha1::{ClusterTarget, Target as NamespacedTarget, TargetStatus};
+use api::{Failover, Fence, Remote};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
@@ -149,7 +150,9 @@ impl Registry {
         };
         let text = match text(value, secret, data_key) {
             Ok(text) => text,
-            Err(fault) => return broken(fault),
+            Err(fault) => {
+                return self.last_client(&object.target, value.is_none()).unwrap_or_else(|| broken(fault));
+            }
         };
         let fingerprint =
             api::names::short_hash(&format!("{}/{text}", context.as_deref().unwrap_or_default()));
@@ -163,6 +166,15 @@ impl Registry {
             Some((_, Err(fault))) => broken(fault.clone()),
             None => Connection::Pending,
         }
+    }
+
+    /// A namespace is deleted with all that is in it: the way to a target that is being deleted outlives the Secret
+    /// that showed it.
+    fn last_client(&self, target: &Target, secret_is_gone: bool) -> Option<Connection> {
+        let (fingerprint, made) =
+            self.clients.get(&target.key).filter(|_| target.deleting && secret_is_gone)?;
+        let client = made.as_ref().ok()?.clone();
+        Some(Connection::Up { client, fingerprint: fingerprint.clone() })
     }
 }
 
@@ -238,6 +250,11 @@ fn namespaced_object(object: NamespacedTarget) -> Object {
         order: object.spec.order.unwrap_or_default(),
         weight: object.spec.weight,
         start_deadline: object.spec.start_deadline,
+        failover: policy(
+            object.spec.failover,
+            object.spec.failover_grace_period.as_deref(),
+            object.spec.fence,
+        ),
     };
     Object { target: target(object.metadata, namespace, settings, object.status.unwrap_or_default()), secret }
 }
@@ -258,11 +275,22 @@ fn cluster_object(object: ClusterTarget) -> Object {
         order: object.spec.order.unwrap_or_default(),
         weight: object.spec.weight,
         start_deadline: object.spec.start_deadline,
+        failover: policy(
+            object.spec.failover,
+            object.spec.failover_grace_period.as_deref(),
+            object.spec.fence,
+        ),
     };
     Object {
         target: target(object.metadata, String::new(), settings, object.status.unwrap_or_default()),
         secret,
     }
+}
+
+/// A grace period that admission let through unseen and that is none counts as not said.
+fn policy(failover: Option<Failover>, grace: Option<&str>, fence: Option<Fence>) -> Policy {
+    let grace = grace.and_then(|text| failover::parse_grace(text).ok());
+    failover::Wish { failover, grace, fence }.over(Policy::default())
 }
 
 fn default_key() -> String {
@@ -282,6 +310,9 @@ fn target(
         created: metadata.creation_timestamp.map(|time| time.0),
         settings,
         status,
+        deleting: metadata.deletion_timestamp.is_some(),
+        finalizers: metadata.finalizers.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
         annotations: metadata.annotations.unwrap_or_default(),
         connection: Connection::Pending,
     }

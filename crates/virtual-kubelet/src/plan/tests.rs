@@ -34,6 +34,11 @@ fn target(namespace: &str, name: &str) -> Facts {
         created: Some(Timestamp::from_second(100).unwrap()),
         link: Link::Up,
         excluded: None,
+        resource_version: "1".to_owned(),
+        finalizers: Vec::new(),
+        is_held: false,
+        deleting: false,
+        is_fenced: false,
         status: TargetStatus::default(),
         health: saw(summary()),
     }
@@ -64,6 +69,12 @@ fn obey(mut world: World, action: &Action) -> World {
                 target.status = status.clone();
             }
         }
+        Action::HoldTarget { key, finalizers, .. } => {
+            for target in world.targets.iter_mut().filter(|target| target.key == *key) {
+                target.finalizers.clone_from(finalizers);
+                target.is_held = true;
+            }
+        }
         Action::CreateNode { key } => {
             let mut made: Node = serde_json::from_value(node::new(key)).unwrap();
             made.metadata.uid = Some(format!("node-{key}"));
@@ -73,7 +84,7 @@ fn obey(mut world: World, action: &Action) -> World {
             seen.node.metadata.labels.get_or_insert_default().extend(labels.clone());
             seen.applied.labels = Some(labels.clone());
         }),
-        Action::AddTaint { name, taints, .. } => {
+        Action::SetTaints { name, taints, .. } => {
             put(&mut world.nodes, name, &|seen| seen.node.spec["taints"] = json!(taints));
         }
         Action::ApplyStatus { name, status, .. } => put(&mut world.nodes, name, &|seen| {
@@ -203,8 +214,11 @@ fn a_single_failed_probe_says_nothing() {
 }
 
 #[test]
-fn one_answer_heals_a_silent_target() {
-    assert_eq!(silent(&saw(summary()), 9).after(Outcome::Answered(summary())), saw(summary()));
+fn case_091_two_answers_in_a_row_heal_a_silent_target() {
+    let once = silent(&saw(summary()), 9).after(Outcome::Answered(summary()));
+    assert!(matches!(once.reach, Reach::No { .. }));
+    assert!(matches!(silent(&once, 1).after(Outcome::Answered(summary())).reach, Reach::No { .. }));
+    assert_eq!(once.after(Outcome::Answered(summary())).reach, Reach::Yes);
 }
 
 #[test]
@@ -525,4 +539,113 @@ fn w19_a_node_without_our_labels_is_never_deleted() {
             .remove("multicluster.admiralty.io/cluster-target-name");
     }
     assert_eq!(plan(&world), []);
+}
+
+#[test]
+fn w18_the_node_of_a_deleted_target_stays_while_pods_are_bound_to_it() {
+    let mut world = settled();
+    world.targets.clear();
+    world.nodes.values_mut().for_each(|seen| seen.applied.is_used = true);
+    let uid = only_node(&world).uid().to_owned();
+    let delete = Action::DeleteNode { name: "admiralty-t1".to_owned(), uid, namespace: String::new() };
+    // What the shell does not carry out as long as there are pods.
+    let still =
+        |world: &World| plan(world).into_iter().filter(|action| *action != delete).collect::<Vec<_>>();
+    let world = still(&world).iter().fold(world, obey);
+    assert_eq!(node_ready(&world)["reason"], "TargetRemoved");
+    assert_eq!(taints(&world), ["virtual-kubelet.io/provider", "multicluster.admiralty.io/not-ready"]);
+    assert_eq!(still(&world), []);
+    assert_eq!(plan(&world), [delete]);
+}
+
+fn taints(world: &World) -> Vec<String> {
+    let taints = only_node(world).spec["taints"].as_array().unwrap();
+    taints.iter().map(|taint| taint["key"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn w13_a_taint_comes_and_goes_with_the_reach_of_a_target() {
+    let mut world = settled();
+    assert_eq!(taints(&world), ["virtual-kubelet.io/provider"]);
+    world.targets[0].health = silent(&world.targets[0].health, 3);
+    let mut world = settle(world);
+    assert_eq!(taints(&world).last().unwrap(), "multicluster.admiralty.io/not-ready");
+    assert_eq!(only_node(&world).spec["taints"][1]["value"], "TargetUnreachable");
+    let health =
+        world.targets[0].health.after(Outcome::Answered(summary())).after(Outcome::Answered(summary()));
+    world.targets[0].health = health;
+    assert_eq!(taints(&settle(world)), ["virtual-kubelet.io/provider"]);
+}
+
+#[test]
+fn w12_the_beginning_of_an_outage_outlives_a_restart_of_ours() {
+    let mut world = settled();
+    world.targets[0].health = silent(&world.targets[0].health, 3);
+    let mut world = settle(world);
+    let since = |world: &World| {
+        let all = &world.targets[0].status.conditions;
+        all.iter().find(|c| c.type_ == Kind::Reachable.as_str()).unwrap().last_transition_time.clone()
+    };
+    let began = since(&world);
+    // A new process knows nothing at first, and then finds the same.
+    world.now = Timestamp::from_second(5_000).unwrap();
+    world.targets[0].health = Health::default();
+    let mut world = settle(world);
+    assert_eq!((condition(&world, 0, Kind::Reachable).0, since(&world)), ("False".to_owned(), began.clone()));
+    world.targets[0].health = silent(&Health::default(), 3);
+    let world = settle(world);
+    assert_eq!(since(&world), began);
+}
+
+#[test]
+fn case_091_a_target_whose_watches_stand_still_is_not_reachable() {
+    let mut world = settled();
+    let stalled = |health: Health| health.after(Outcome::Stalled("nothing new".to_owned()));
+    world.targets[0].health = (0..3).fold(world.targets[0].health.clone(), |health, _| stalled(health));
+    let world = settle(world);
+    assert_eq!(condition(&world, 0, Kind::Reachable), says("False", Reason::WatchStalled));
+    assert_eq!(node_ready(&world)["status"], "False");
+}
+
+#[test]
+fn case_043_a_target_is_accepted_with_its_finalizer_and_not_before() {
+    let mut world = world(vec![target("", "t1")]);
+    let actions = plan(&world);
+    assert!(matches!(&actions[..], [Action::HoldTarget { .. }, Action::CreateNode { .. }]), "{actions:?}");
+    world.targets[0].finalizers = vec!["example.com/theirs".to_owned()];
+    let world = settle(world);
+    assert_eq!(world.targets[0].finalizers, ["example.com/theirs", "multicluster.admiralty.io/target"]);
+    assert!(is_true(&world.targets[0].status.conditions, Kind::Accepted));
+}
+
+#[test]
+fn case_043_a_target_that_is_deleted_takes_no_pods_and_says_what_it_waits_for() {
+    let mut world = settled();
+    world.targets[0].deleting = true;
+    world.targets[0].health = silent(&world.targets[0].health, 3);
+    let world = settle(world);
+    assert_eq!(condition(&world, 0, Kind::Ready), says("False", Reason::Deleting));
+    assert!(is_true(&world.targets[0].status.conditions, Kind::Accepted), "what is there can still be ended");
+    let message = &world.targets[0].status.conditions.iter().find(|c| c.type_ == "Ready").unwrap().message;
+    assert!(message.contains("force-removal=c1") && message.contains("fenced=c1"), "{message}");
+    assert_eq!(only_node(&world).spec["taints"][1]["value"], "TargetDeleting");
+}
+
+#[test]
+fn case_043_a_target_that_is_deleted_is_not_held_anew() {
+    let mut target = target("", "t1");
+    target.deleting = true;
+    let actions = plan(&world(vec![target]));
+    let holds = |action: &Action| matches!(action, Action::HoldTarget { .. } | Action::CreateNode { .. });
+    assert!(!actions.iter().any(holds), "{actions:?}");
+}
+
+#[test]
+fn a_fenced_target_takes_no_pods_even_when_it_answers() {
+    let mut world = settled();
+    world.targets[0].is_fenced = true;
+    let world = settle(world);
+    assert_eq!(condition(&world, 0, Kind::Ready), says("False", Reason::Fenced));
+    assert_eq!(condition(&world, 0, Kind::Reachable), says("True", Reason::Ok));
+    assert_eq!(only_node(&world).spec["taints"][1]["value"], "TargetFenced");
 }

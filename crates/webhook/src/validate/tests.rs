@@ -194,3 +194,22 @@ fn an_ordinary_pod_and_a_proxy_pod_of_ours_are_admitted() {
     assert_eq!(judge(&pods(), &proxy, None, "jane"), Verdict::unchanged());
     said(&judge(&pods(), &proxy, None, "joe"), 403, keys::SOURCE_POD_MANIFEST);
 }
+
+#[test]
+fn a_failover_policy_is_one_that_there_is() {
+    let spec = json!({"self": true, "failover": "Move", "failoverGracePeriod": "90s", "fence": "Confirmed"});
+    for plural in ["targets", "clustertargets"] {
+        accepted(plural, &spec);
+        refused(plural, &json!({"self": true, "failover": "Sometimes"}), "unknown variant");
+        refused(plural, &json!({"self": true, "failoverGracePeriod": "soon"}), "spec.failoverGracePeriod");
+    }
+}
+
+#[test]
+fn the_failover_policy_of_a_pod_may_change_but_not_into_nonsense() {
+    let pod = |policy: &str| json!({"metadata": {"annotations": {keys::FAILOVER: policy}}});
+    let pods = json!({"group": "", "version": "v1", "resource": "pods"});
+    let judge = |new: &str| judge(&pods, &pod(new), Some(&pod("Stay")), "jane");
+    assert_eq!(judge("MoveOnce"), Verdict::unchanged());
+    said(&judge("Never"), 422, "must be Stay, Move or MoveOnce");
+}
