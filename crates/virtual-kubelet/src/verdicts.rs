@@ -151,7 +151,7 @@ fn reachable(target: &Facts) -> Verdict {
 
 fn ready(target: &Facts, accepted: &Verdict, reachable: &Verdict) -> Verdict {
     if target.deleting {
-        return verdict(Kind::Ready, Some(false), Reason::Deleting, deleting(target, reachable));
+        return verdict(Kind::Ready, Some(false), Reason::Deleting, deleting(target, [accepted, reachable]));
     }
     if target.is_fenced && accepted.status == Some(true) {
         return verdict(Kind::Ready, Some(false), Reason::Fenced, fenced(reachable));
@@ -169,12 +169,13 @@ fn ready(target: &Facts, accepted: &Verdict, reachable: &Verdict) -> Verdict {
     }
 }
 
-fn deleting(target: &Facts, reachable: &Verdict) -> String {
+fn deleting(target: &Facts, verdicts: [&Verdict; 2]) -> String {
     let waits = "the Target goes when its pods are confirmed gone in the target cluster".to_owned();
-    let uid = target.status.cluster_uid.as_deref().filter(|_| reachable.status != Some(true));
+    let can_be_asked = verdicts.iter().all(|verdict| verdict.status == Some(true));
+    let uid = target.status.cluster_uid.as_deref().filter(|_| !can_be_asked);
     let Some(uid) = uid else { return waits };
     format!(
-        "{waits}, which does not answer; if it never will, annotate the Target with {}={uid} (its machines are off) or \
+        "{waits}, which cannot be asked now; if it never can, annotate the Target with {}={uid} (its machines are off) or \
          {}={uid} (nobody knows), and an event lists what may be left there",
         keys::FENCED,
         keys::FORCE_REMOVAL

@@ -6,7 +6,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::ordinary::{devices, preemption, storage};
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, follow, grants, groups,
+    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, failover, follow, grants, groups,
     identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, streams,
     targets, the_ground, the_recorder, twins,
 };
@@ -209,6 +209,24 @@ fn alone() -> Vec<Case> {
             needs_local,
             alone
         ),
+        case!(failover::pods_that_move_are_replaced_when_their_target_is_cut_off, needs_local, alone),
+        case!(
+            failover::w05_pods_that_move_once_wait_for_the_fence_when_an_api_server_is_frozen,
+            needs_local,
+            alone
+        ),
+        case!(failover::w12_an_outage_of_ours_moves_and_restarts_nothing, needs_local, alone),
+        case!(
+            failover::w19_case_043_a_target_deleted_while_the_feedback_controller_is_down_goes_in_order,
+            needs_local,
+            alone
+        ),
+        case!(
+            failover::case_043_a_dead_target_goes_by_force_and_is_swept_when_it_is_back,
+            needs_local,
+            alone
+        ),
+        case!(failover::w13_pods_are_ready_within_five_seconds_of_their_targets_return, needs_local, alone),
         case!(the_ground::a_cut_cluster_is_out_of_reach, needs_local, alone),
         case!(the_ground::a_frozen_api_server_is_silent, needs_local, alone),
         case!(the_ground::a_killed_run_leaves_nothing_behind, needs_local, alone),

@@ -17,6 +17,7 @@ mod daemons;
 mod declared;
 mod drains;
 mod ends;
+mod failover;
 mod follow;
 mod grants;
 mod groups;
