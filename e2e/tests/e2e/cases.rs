@@ -106,6 +106,7 @@ fn life() -> Vec<Case> {
         case!(identity::a_target_that_leads_to_another_cluster_is_not_used, needs_local),
         case!(drains::a_drained_virtual_node_gives_its_pods_to_others, needs_local),
         case!(drains::pods_of_a_drained_node_of_a_target_run_on_its_other_nodes, needs_local),
+        case!(drains::an_evicted_pod_counts_in_its_budget_and_waits_for_its_delegate),
         case!(twins::a_cluster_may_be_its_own_target, needs_local),
         case!(cli::a_target_is_added_seen_rotated_drained_and_removed, needs_local),
         case!(cli::each_reason_why_a_pod_waits_is_explained, needs_local),

@@ -65,3 +65,57 @@ pub(crate) async fn pods_of_a_drained_node_of_a_target_run_on_its_other_nodes(gr
     scene.close().await?;
     pool.end().await
 }
+
+/// Evicts a pod of the source by the API that drains use.
+async fn evict(scene: &Scene<'_>, name: &str) -> kube::Result<()> {
+    scene.pods().evict(name, &kube::api::EvictParams::default()).await.map(drop)
+}
+
+pub(crate) async fn an_evicted_pod_counts_in_its_budget_and_waits_for_its_delegate(
+    ground: &Ground,
+) -> Result<()> {
+    let scene = Scene::open(ground, "evicted").await?;
+    deployment(&scene, 2).await?;
+    let grace = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}}});
+    crate::scene::merge(scene.source, Some(&scene.namespace), ("apps/v1", "Deployment"), "web", grace)
+        .await?;
+    until(LONG, "all pods have the longer grace period", async || {
+        let pods = scene.ready(2).await?;
+        let graces: Vec<_> =
+            pods.iter().map(|pod| pod.metadata.annotations.clone().unwrap_or_default()).collect();
+        let all = graces.iter().all(|all| {
+            let manifest = all.get(&crate::scene::key("sourcepod-manifest")).cloned().unwrap_or_default();
+            manifest.contains("\"terminationGracePeriodSeconds\":5")
+                || manifest.contains("terminationGracePeriodSeconds: 5")
+        });
+        Ok(all.then_some(()))
+    })
+    .await?;
+    let budget = json!({"metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    scene.create("policy/v1", "PodDisruptionBudget", budget).await?;
+    let pods = scene.ready(2).await?;
+    let [first, second] = [0, 1].map(|at| pods.get(at).cloned().unwrap_or_default());
+    let (uid, name) =
+        (kube::ResourceExt::uid(&first).context("no UID")?, kube::ResourceExt::name_any(&first));
+    let (_, life) = scene.delegate(&uid, &[]).await?;
+    until(LONG, "the budget lets one go", async || Ok(evict(&scene, &name).await.ok())).await?;
+    // As long as one is missing, the other one stays.
+    let refusal = evict(&scene, &kube::ResourceExt::name_any(&second)).await;
+    ensure!(matches!(&refusal, Err(kube::Error::Api(status)) if status.code == 429), "{refusal:?}");
+    let beside = scene.beside(&life)?;
+    until(LONG, "the evicted pod is gone", async || {
+        // In this order: what runs when it is looked at second ran when the proxy pod was already gone.
+        let is_gone = scene.pods().get_opt(&name).await?.is_none();
+        let left = beside.get_opt(&life.name).await?;
+        let runs = left.and_then(|pod| pod.status?.phase).is_some_and(|phase| phase == "Running");
+        ensure!(!is_gone || !runs, "the delegate outlived its proxy pod");
+        Ok(is_gone.then_some(()))
+    })
+    .await?;
+    let grace =
+        scene.recorder.lives().into_values().find(|other| other.name == life.name).and_then(|one| one.grace);
+    ensure!(grace == Some(5), "the delegate's grace period was {grace:?}");
+    scene.ready(2).await?;
+    scene.close().await
+}
