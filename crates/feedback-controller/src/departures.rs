@@ -80,6 +80,7 @@ pub(crate) async fn see_off(context: &Context) {
     let mut known: HashMap<TargetKey, Departure> = HashMap::new();
     loop {
         tokio::select! {
+            biased;
             () = context.stop.cancelled() => return,
             () = tokio::time::sleep(PAUSE) => {}
         }
