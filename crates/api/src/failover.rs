@@ -56,6 +56,14 @@ impl Wish {
     }
 }
 
+impl Policy {
+    /// Whether a pod may be replaced when a Lease has run out: it runs once at a time, and somebody would replace it.
+    #[must_use]
+    pub fn is_leased(&self, pod: &Pod) -> bool {
+        self.failover == Failover::MoveOnce && self.fence == Fence::Lease && pod.controller().is_some()
+    }
+}
+
 impl Failover {
     /// The word for it.
     #[must_use]
@@ -74,6 +82,7 @@ impl Fence {
     pub fn as_str(self) -> &'static str {
         match self {
             Fence::Confirmed => "Confirmed",
+            Fence::Lease => "Lease",
         }
     }
 }
@@ -95,11 +104,8 @@ pub fn parse_failover(text: &str) -> Result<Failover, String> {
 ///
 /// It is nothing that is known; the sentence says what is.
 pub fn parse_fence(text: &str) -> Result<Fence, String> {
-    if text == Fence::Confirmed.as_str() {
-        Ok(Fence::Confirmed)
-    } else {
-        Err(format!("{text:?} must be Confirmed"))
-    }
+    let found = [Fence::Confirmed, Fence::Lease].into_iter().find(|fence| fence.as_str() == text);
+    found.ok_or_else(|| format!("{text:?} must be Confirmed or Lease"))
 }
 
 /// Reads a grace period like `90s`, `5m` or `1h30m`.
@@ -142,7 +148,7 @@ mod tests {
     fn what_cannot_be_read_is_not_said() {
         assert_eq!(Wish::of(&pod("move", "soon")), Wish::default());
         assert!(parse_failover("Sometimes").unwrap_err().contains("MoveOnce"));
-        assert!(parse_fence("Lease").is_err(), "there is no such fence");
+        assert!(parse_fence("lease").unwrap_err().contains("Confirmed or Lease"));
         for wrong in ["", "5", "-5m", "0s", "10ms"] {
             assert!(parse_grace(wrong).is_err(), "{wrong}");
         }

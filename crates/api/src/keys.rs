@@ -58,6 +58,22 @@ pub const FAILOVER: &str = key!("failover");
 pub const FENCE: &str = key!("fence");
 /// Annotation of a pod: how long its target may be silent before it is replaced.
 pub const FAILOVER_GRACE_PERIOD: &str = key!("failover-grace-period");
+/// Annotation of a Target or ClusterTarget, of a PodChaperon and of a proxy pod: the epoch of the Lease in which a pod
+/// with [`crate::Fence::Lease`] was elected, or in which the next one is. On a Target it only grows, and
+/// feedback-controller alone writes it.
+pub const FENCE_EPOCH: &str = key!("fence-epoch");
+/// Annotation of a PodChaperon and of a proxy pod with [`FENCE_EPOCH`]: the grace period in seconds with which the
+/// target stops the delegate when that Lease runs out.
+pub const FENCE_GRACE_SECONDS: &str = key!("fence-grace-seconds");
+/// Reason in the status of a PodChaperon: its delegate was stopped because the Lease of its source ran out.
+pub const LEASE_EXPIRED: &str = "LeaseExpired";
+/// Annotation of the Lease of a source in a target: raised by each renewal.
+pub const FENCE_COUNTER: &str = key!("fence-counter");
+/// Annotation of the same Lease, written by chaperon-controller: the last epoch that it let run out.
+pub const FENCE_EXPIRED: &str = key!("fence-expired");
+/// Annotation of the same Lease, written by chaperon-controller: the epoch and counter that a process found without
+/// knowing for how long they had been there, as `1/2`.
+pub const FENCE_DOUBT: &str = key!("fence-doubt");
 /// Annotation of a Target or ClusterTarget, its value the cluster's UID: somebody vouches that the machines of this
 /// cluster are off. Ignored with another value.
 pub const FENCED: &str = key!("fenced");
@@ -128,6 +144,8 @@ pub const RESERVED_SECONDS: &str = key!("reserved-seconds");
 pub const RESERVED_ATTEMPT: &str = key!("reserved-attempt");
 /// Annotation of the ClusterSummary: UID of the `kube-system` namespace.
 pub const CLUSTER_UID: &str = key!("cluster-uid");
+/// Annotation of the ClusterSummary: the namespace of our release in that cluster.
+pub const RELEASE_NAMESPACE: &str = key!("release-namespace");
 /// Annotation of the ClusterSummary: version of this protocol, [`PROTOCOL_VERSION`].
 pub const PROTOCOL: &str = key!("protocol");
 /// The protocol that this release speaks.

@@ -20,6 +20,7 @@ pub mod delegate;
 pub mod election;
 pub mod explanation;
 pub mod failover;
+pub mod fence;
 pub mod keys;
 pub mod labels;
 pub mod names;

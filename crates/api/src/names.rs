@@ -130,6 +130,12 @@ pub fn chaperon(pod_name: &str, pod_uid: &str, virtual_node: &str) -> String {
     format!("{}-{hash}", shortened(pod_name, LABEL_VALUE - SUFFIX))
 }
 
+/// The Lease by which a source shows a target that it is there.
+#[must_use]
+pub fn fence_lease(source_uid: &str) -> String {
+    format!("multicluster-fence-{source_uid}")
+}
+
 /// A name as a label value: itself when it is short enough, else cut with a hash.
 #[must_use]
 pub fn label_value(name: &str) -> String {

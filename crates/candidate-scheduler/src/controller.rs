@@ -69,7 +69,8 @@ pub async fn lead(
     let (seen, inbox) = mpsc::channel(BUFFER);
     let watches = Watches { runtime: &runtime, stop: &stop, seen };
     let mut tasks = watches.start(&settings);
-    let mut model = Model::new(Settings { cluster_uid, ..settings });
+    let release_namespace = runtime.args.pod_namespace.clone();
+    let mut model = Model::new(Settings { cluster_uid, release_namespace, ..settings });
     model.measure(|profile| context.metrics.stopwatch(profile));
     schedule((&context, &term), model, inbox, &stop).await;
     tasks.shutdown().await;

@@ -64,6 +64,8 @@ pub enum Key {
 pub struct Settings {
     /// UID of namespace kube-system.
     pub cluster_uid: String,
+    /// Where our release is, which sources are told.
+    pub release_namespace: String,
     pub reserved_seconds: u64,
     /// The profiles besides that of delegates, which is always there.
     pub config: Config,
@@ -84,6 +86,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             cluster_uid: String::new(),
+            release_namespace: String::new(),
             reserved_seconds: 30,
             config: Config::of_names(&[]),
             chaperons: true,

@@ -3,6 +3,7 @@
 use crate::cache::{Cache, Key, Round};
 use crate::delegate;
 use crate::error::Error;
+use crate::fences::Watched;
 use crate::metrics::Metrics;
 use crate::patches::{hold, json_patch, release, replace_status};
 use crate::plan::{Action, Delegate, Observed};
@@ -25,6 +26,7 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) manager: String,
     pub(crate) cache: Cache,
+    pub(crate) fences: Watched,
     pub(crate) common: runtime::Metrics,
     pub(crate) metrics: Metrics,
 }

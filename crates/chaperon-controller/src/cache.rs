@@ -5,6 +5,7 @@
 //! read that began after the one was known shows the other: then the API server has gone back to a backup.
 
 use crate::delegate::{EPHEMERAL, belongs};
+use crate::fence::{Fence, Holder, need};
 use crate::plan::{Creation, Delegate, Observed, Staging};
 use crate::stock::Stock;
 use api::references::{References, of_pod};
@@ -242,6 +243,7 @@ impl Cache {
             creation,
             staging,
             promised: entry.young_promise().map(|promise| Arc::clone(&promise.node)),
+            fence: Fence::Open,
             live: round.live,
             held: entry.held_since.map(|since| since.elapsed()),
             now: self.1.now(),
@@ -250,6 +252,19 @@ impl Cache {
 
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.state().entries.keys().cloned().collect()
+    }
+
+    /// The allowed PodChaperons without end that need a Lease, by what they need.
+    pub(crate) fn needs(&self) -> BTreeMap<(Holder, u64), Vec<Key>> {
+        let mut needs: BTreeMap<_, Vec<Key>> = BTreeMap::new();
+        for (key, entry) in &self.state().entries {
+            let chaperon = entry.chaperon.as_deref().filter(|chaperon| chaperon.is_allowed());
+            let chaperon = chaperon.filter(|chaperon| !api::raw::is_terminal(chaperon.phase()));
+            if let Some(needed) = chaperon.and_then(need) {
+                needs.entry(needed).or_default().push(key.clone());
+            }
+        }
+        needs
     }
 
     /// A watch saw a PodChaperon as it changed.

@@ -3,8 +3,9 @@
 use crate::apply::{Context, Hands};
 use crate::cache::{Cache, Key, Round};
 use crate::error::Error;
+use crate::fences::{self, Watched};
 use crate::metrics::Metrics;
-use crate::plan::plan;
+use crate::plan::{Observed, plan};
 use crate::standby;
 use anyhow::Context as _;
 use api::references::{Kind, Reference};
@@ -64,6 +65,7 @@ pub async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -
         client: runtime.client.clone(),
         manager: runtime.manager(),
         cache: Cache::new(runtime.clock),
+        fences: Watched::new(),
         common: runtime.metrics.clone(),
         metrics,
     });
@@ -84,6 +86,7 @@ pub async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -
         &runtime.metrics,
         move || of_chaperons.cache.list_chaperons(),
     ));
+    let mut leases = fences::watch(&runtime);
     let work = |key: Key| {
         let (context, queue) = (Arc::clone(&context), queue.clone());
         async move { reconcile(&context, &queue, &key).await }
@@ -92,12 +95,14 @@ pub async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -
         biased;
         () = stop.cancelled() => {}
         () = async {
+            fences::sync(&context.fences, &mut leases).await;
             let watches = sync(&context, &queue, pods, chaperons).await;
             term.in_step();
             tokio::join!(
                 feed(&context, &queue, watches),
                 follow_copies::<ConfigMap>(&context, &queue, Kind::ConfigMap),
                 follow_copies::<Secret>(&context, &queue, Kind::Secret),
+                fences::follow(&context, &queue, leases),
                 resync(&context, &queue),
                 queue.run(stop.clone(), work),
             );
@@ -221,6 +226,8 @@ async fn reconcile(context: &Context, queue: &Queue<Key>, key: &Key) -> Next {
     let mut round = Round::default();
     for _ in 0..STEPS {
         let seen = context.cache.observe(key, &round);
+        let fence = context.fences.verdict(seen.chaperon.as_deref());
+        let seen = Observed { fence, ..seen };
         let plan = plan(&seen);
         context.cache.hold(key, plan.holds);
         if plan.actions.is_empty() {

@@ -18,6 +18,9 @@
 //! It never runs finished work again: a recorded end is final. It never touches a pod that no PodChaperon
 //! controls, never changes a spec, and takes no silence of a node for an end.
 //!
+//! A delegate with `fence: Lease` runs only as long as its source is seen to renew a Lease here: one that is not
+//! renewed is noted as over, and what runs of that epoch is stopped, with its own grace period, for ever.
+//!
 //! A replica is ready when it could list and watch pods and PodChaperons, and, if it leads, is in step with them.
 //!
 //! # Permissions
@@ -37,6 +40,7 @@
 //! | core | pods | patch | the finalizer |
 //! | core | pods | delete | delegates of deleted PodChaperons and those that a kubelet refused |
 //! | core | configmaps, secrets | get, list, watch | whether what delegates name is there; metadata alone is asked for |
+//! | coordination.k8s.io | leases | list, watch, patch | whether sources with `fence: Lease` are there, and that one is not |
 //!
 //! In its own namespace: `create` on leases, and `get`, `list`, `watch`, `update`, `patch` on the Lease
 //! `multicluster-chaperon-controller`.
@@ -46,6 +50,8 @@ mod cache;
 mod controller;
 pub mod delegate;
 mod error;
+pub mod fence;
+mod fences;
 pub mod metrics;
 mod mirror;
 mod patches;

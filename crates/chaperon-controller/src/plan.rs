@@ -4,8 +4,9 @@ use crate::delegate::{
     belongs, has_ended, has_spec, has_stopped, is_delegate, is_refused, lacks, needs_no_scheduler,
     runs_for_ever, was_collected, was_refused,
 };
+use crate::fence::Fence;
 use crate::mirror::{annotation_changes, copy_status, until};
-use crate::status::{DELEGATE_CREATED, LOST, Problem, is_false, lost, same, without_delegate};
+use crate::status::{DELEGATE_CREATED, LOST, Problem, fenced, is_false, lost, same, without_delegate};
 use crate::stock::required;
 use api::raw::{confirms_revocation, is_terminal};
 use api::references::{Reference, References};
@@ -25,6 +26,8 @@ const SILENT: Duration = Duration::from_secs(3);
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// And at last.
 const LONGEST_LOOK: Duration = Duration::from_secs(30);
+/// The grace period of a pod that names none, in seconds.
+const DEFAULT_GRACE: u32 = 30;
 
 /// The pod of a PodChaperon's name.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,6 +76,8 @@ pub struct Observed {
     /// The node that is promised to the delegate, while the promise is young: what was true of the node when
     /// it was chosen still is.
     pub promised: Option<Arc<str>>,
+    /// What the Lease of its source says, if it needs one.
+    pub fence: Fence,
     /// Whether the PodChaperon was read from the API server in this round.
     pub live: bool,
     /// For how long a change of status has been held back.
@@ -209,12 +214,29 @@ fn record(plan: &mut Plan, chaperon: &PodChaperon, problem: &Problem, now: Times
     plan.push_if(!same(&chaperon.status, &status), Action::RecordProblem(status));
 }
 
+/// The grace period with which a delegate is stopped whose source counts on it: the one that the source knows.
+fn agreed_grace(chaperon: &PodChaperon) -> u32 {
+    let seconds = chaperon.annotation(keys::FENCE_GRACE_SECONDS).and_then(|seconds| seconds.parse().ok());
+    seconds.unwrap_or(DEFAULT_GRACE)
+}
+
+/// Whether the delegate must not run any more, whatever else is true of it.
+fn is_over(fence: Fence) -> bool {
+    match fence {
+        Fence::Open | Fence::Unsure => false,
+        Fence::Expired | Fence::Past => true,
+    }
+}
+
 /// The PodChaperon is deleted: its delegate is stopped, and both are let go in that order.
 fn stop(chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> Plan {
     let stopped = has_stopped(pod, seen.now);
     let mut plan = Plan::default();
     copy_status(&mut plan, chaperon, pod, seen);
-    let grace = chaperon.annotation(keys::DELETION_GRACE_SECONDS).and_then(|text| text.parse::<u32>().ok());
+    let asked = chaperon.annotation(keys::DELETION_GRACE_SECONDS).and_then(|text| text.parse::<u32>().ok());
+    // Who waits for the Lease to run out counts on no more than this.
+    let agreed = is_over(seen.fence).then(|| agreed_grace(chaperon));
+    let grace = asked.into_iter().chain(agreed).min();
     if !pod.is_terminating() {
         plan.actions.push(Action::DeleteDelegate(grace));
     } else if stopped {
@@ -260,6 +282,9 @@ fn keep(chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> Plan {
         revoke(&mut plan, chaperon, pod, seen);
         return plan;
     }
+    if !ended && is_over(seen.fence) && stop_fenced(&mut plan, chaperon, pod, seen) {
+        return plan;
+    }
     if pod.is_terminating() {
         disrupted(&mut plan, chaperon, pod, seen);
         return plan;
@@ -284,6 +309,21 @@ fn keep(chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> Plan {
         Action::AddEphemeral(ephemeral),
     );
     plan
+}
+
+/// The source cannot be told from one that has replaced this delegate. Returns whether that is all for now.
+fn stop_fenced(plan: &mut Plan, chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> bool {
+    if is_terminal(pod.phase()) {
+        // It has ended by itself.
+        return false;
+    }
+    let grace = agreed_grace(chaperon);
+    let is_slow = pod.is_terminating() && granted(pod) > i64::from(grace) && !has_stopped(pod, seen.now);
+    if pod.is_terminating() && !is_slow {
+        return false;
+    }
+    plan.actions.push(Action::DeleteDelegate(Some(grace)));
+    true
 }
 
 /// The source wants back what has no node: the API server binds no pod that is being deleted, so that the
@@ -352,6 +392,10 @@ fn create(chaperon: &PodChaperon, delegate: &Delegate, seen: &Observed) -> Plan 
     if is_lost && !runs_for_ever(chaperon) {
         return Plan::just(Action::RecordLost(lost(&chaperon.status, seen.now)));
     }
+    // One that has not begun waits for another epoch: its source may go on to that without having replaced it.
+    if seen.fence == Fence::Past || seen.fence == Fence::Expired && is_lost {
+        return Plan::just(Action::RecordLost(fenced(&chaperon.status, seen.now)));
+    }
     if is_revoked {
         let mut plan = Plan::default();
         match delegate {
@@ -401,6 +445,11 @@ fn hold(chaperon: &PodChaperon, seen: &Observed) -> Option<Plan> {
 
 fn begin(chaperon: &PodChaperon, seen: &Observed) -> Plan {
     let mut plan = Plan::default();
+    if seen.fence != Fence::Open {
+        let message = "the Lease of the source is not known to hold; the delegate waits for its renewal";
+        record(&mut plan, chaperon, &not_created("LeaseNotHeld", message), seen.now);
+        return plan;
+    }
     if seen.creation == Creation::Free
         && let Some(held) = hold(chaperon, seen)
     {

@@ -158,6 +158,17 @@ pub fn lost(recorded: &Value, now: Timestamp) -> Value {
     )
 }
 
+/// The end of a delegate that was stopped because its source was not heard of.
+#[must_use]
+pub fn fenced(recorded: &Value, now: Timestamp) -> Value {
+    let message =
+        "the Lease of the source ran out; the delegate was stopped, since the source may have replaced it";
+    let mut status = lost(recorded, now);
+    status["reason"] = json!(api::keys::LEASE_EXPIRED);
+    status["message"] = json!(message);
+    status
+}
+
 fn set_condition(status: &Value, condition: Value) -> Value {
     let mut status = status.clone();
     let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();

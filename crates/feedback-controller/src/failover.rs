@@ -3,8 +3,8 @@
 use crate::mirror::{Cause, failed, unreachable};
 use crate::plan::{Action, Observed, Plan, State, state};
 use crate::views::Proxy;
-use api::Failover;
 use api::failover::Policy;
+use api::{Failover, Fence};
 use std::time::Duration;
 
 /// Before a look at what keeps a pod that would be replaced by now.
@@ -24,6 +24,17 @@ pub(crate) struct Outage {
     pub(crate) elsewhere: bool,
     /// Somebody vouches that the target's machines are off.
     pub(crate) is_fenced: bool,
+    /// The pod has a Lease, and how that stands.
+    pub(crate) lease: Option<LeaseEnd>,
+}
+
+/// What is known of the Lease of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaseEnd {
+    /// It may run on.
+    Runs,
+    /// A higher epoch has been written, and the target has stopped the pod by now.
+    IsOver,
 }
 
 /// The pods that stand in for one that was replaced.
@@ -48,6 +59,8 @@ pub(crate) enum Why {
     Grace,
     /// Nobody has confirmed that it does not run any more.
     NotConfirmed,
+    /// The target may not have let its Lease run out.
+    LeaseRuns,
     /// No other target answers: rather our own network is down, and there is no place to go.
     NowhereElse,
 }
@@ -59,6 +72,7 @@ impl Why {
             Why::NoController => "NoController",
             Why::Grace => "GracePeriod",
             Why::NotConfirmed => "NotConfirmed",
+            Why::LeaseRuns => "LeaseRuns",
             Why::NowhereElse => "NowhereElse",
         }
     }
@@ -77,6 +91,10 @@ impl Why {
                 "The target cluster does not answer; the pod is replaced when that cluster confirms that it is gone, \
                  or when the Target is fenced (failover policy MoveOnce)."
             }
+            Why::LeaseRuns => {
+                "The target cluster does not answer; the pod is replaced when that cluster has stopped it for want of a \
+                 renewed Lease (failover policy MoveOnce, fence Lease)."
+            }
             Why::NowhereElse => {
                 "The target cluster does not answer, and neither does any other that could take the pod; it waits."
             }
@@ -87,7 +105,7 @@ impl Why {
     fn is_worth_an_event(self, policy: Failover) -> bool {
         match self {
             Why::NoController | Why::NotConfirmed => policy != Failover::Stay,
-            Why::Stays | Why::Grace | Why::NowhereElse => false,
+            Why::Stays | Why::Grace | Why::LeaseRuns | Why::NowhereElse => false,
         }
     }
 }
@@ -112,7 +130,11 @@ fn fate(proxy: &Proxy, outage: Outage) -> Fate {
         return Fate::Ends;
     }
     if policy.failover == Failover::MoveOnce {
-        return Fate::Waits(Why::NotConfirmed, None);
+        return match outage.lease.filter(|_| policy.fence == Fence::Lease) {
+            None => Fate::Waits(Why::NotConfirmed, None),
+            Some(LeaseEnd::Runs) => Fate::Waits(Why::LeaseRuns, Some(SOON)),
+            Some(LeaseEnd::IsOver) => Fate::Ends,
+        };
     }
     let left = policy.grace.saturating_sub(outage.lasts);
     if !left.is_zero() {

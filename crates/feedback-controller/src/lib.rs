@@ -4,8 +4,8 @@
 //! Watches proxy pods in the source cluster, and in every accepted target the PodChaperons that carry this
 //! cluster's UID.
 //!
-//! Writes the status and annotations of bound proxy pods, takes off their finalizer and that of Targets, ends those whose delegate
-//! is gone, and deletes PodChaperons of pods that are deleted, bound elsewhere or gone.
+//! Writes the status and annotations of bound proxy pods, takes off their finalizer and that of Targets, renews a
+//! Lease in targets of pods with `fence: Lease` and writes its epoch on the Target, ends pods whose delegate is gone, and deletes PodChaperons of pods that are deleted, bound elsewhere or gone.
 //!
 //! Promises:
 //! - A target that does not answer changes nothing: no pod of it is ended, released or declared finished.
@@ -21,7 +21,9 @@
 //! - An outage ends no pod by itself. `Stay`, the default, waits. `Move` ends a pod after its grace period, counted
 //!   from the outage's beginning in the Target's condition, when this process has found the same by itself and another
 //!   target answers. `MoveOnce` ends it when the Target is fenced, or when the target is back and confirms that the
-//!   delegate is gone. A pod without controller is never ended, and says so in condition `TargetReachable`.
+//!   delegate is gone, or, with `fence: Lease`, when a Lease that this component renews in the target could not be
+//!   renewed for so long that the target has stopped the delegate: a higher epoch is written on the Target first. A pod
+//!   without controller is never ended, and says so in condition `TargetReachable`.
 //! - What a moved pod left in a target that is back goes when the replacement is ready, five minutes later at the
 //!   latest. As long as it may be there, a deleted proxy pod with our finalizer says so, unless its replacement needs
 //!   its name.
@@ -39,6 +41,7 @@ mod controller;
 mod departures;
 mod events;
 mod failover;
+mod fence;
 mod link;
 mod mirror;
 mod plan;

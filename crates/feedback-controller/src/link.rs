@@ -1,10 +1,12 @@
 //! One target: its PodChaperons, and whether what is known of them holds.
 
 use crate::controller::Context;
+use crate::fence::{self, Renewal};
 use crate::views::Chaperon;
 use api::{ClusterSummary, PodChaperon, keys};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -18,6 +20,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+/// The namespace of a release that does not say its own.
+const RELEASE: &str = "multicluster-scheduler";
 /// How long a proof of identity holds.
 const PROOF: Duration = Duration::from_secs(2);
 /// Between two attempts to reach a target that is not in step.
@@ -40,6 +44,9 @@ pub(crate) struct Link {
     suspected: Notify,
     proved: Mutex<Option<Instant>>,
     turned: Mutex<Turned>,
+    pub(crate) renewal: Renewal,
+    /// Where our release is in that cluster, as its summary says.
+    release: Mutex<Option<String>>,
     client: ClientBox,
 }
 
@@ -87,6 +94,8 @@ impl Link {
             suspected: Notify::new(),
             proved: Mutex::new(None),
             turned: Mutex::default(),
+            renewal: Renewal::new(),
+            release: Mutex::default(),
             client: ClientBox(client),
         }
     }
@@ -134,6 +143,24 @@ impl Link {
 
     pub(crate) fn chaperons(&self, namespace: &str) -> Api<PodChaperon> {
         Api::namespaced(self.client.0.clone(), namespace)
+    }
+
+    /// The Leases of this source: in the namespace of its Source, or in that of our release there.
+    pub(crate) async fn leases(&self) -> Result<Api<Lease>, kube::Error> {
+        if !self.key.namespace.is_empty() {
+            return Ok(Api::namespaced(self.client.0.clone(), &self.key.namespace));
+        }
+        let known = self.release.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let namespace = match known {
+            Some(namespace) => namespace,
+            None => {
+                let summary = Api::<ClusterSummary>::all(self.client.0.clone()).get(keys::SINGLETON).await?;
+                let annotations = summary.metadata.annotations.unwrap_or_default();
+                annotations.get(keys::RELEASE_NAMESPACE).cloned().unwrap_or_else(|| RELEASE.to_owned())
+            }
+        };
+        *self.release.lock().unwrap_or_else(PoisonError::into_inner) = Some(namespace.clone());
+        Ok(Api::namespaced(self.client.0.clone(), &namespace))
     }
 
     /// Asks the target who it is, unless it said so a moment ago. Absence counts only in the right cluster.
@@ -189,6 +216,7 @@ pub(crate) async fn follow(context: Arc<Context>, target: Arc<Target>, stop: Can
         () = end => {}
         // Goes on while we part, so that what is gone is seen.
         () = listen(&context, &link) => {}
+        () = fence::keep(&context, &target, &link) => {}
     }
     link.set_in_step(false);
     let keys = context.store().drop_link(&target.key);

@@ -178,6 +178,11 @@ fn alive(seen: &Observed, proxy: &Proxy) -> Plan {
             Action::Tell(Cause::NotStarted, false),
             Action::DeleteProxy,
         ]),
+        Remote::Present(chaperon) if chaperon.is_fenced_off && !is_over(proxy) => Plan::of(vec![
+            Action::PatchStatus(failed(proxy, Cause::LeaseExpired, &seen.now)),
+            Action::Tell(Cause::LeaseExpired, false),
+            Action::DeleteProxy,
+        ]),
         // Its end was decided while the target was silent.
         Remote::Present(_) if state(proxy) == State::EndedByUs => Plan::of(vec![Action::DeleteProxy]),
         Remote::Present(chaperon) => {
@@ -239,7 +244,9 @@ fn deleted(seen: &Observed, proxy: &Proxy, grace: i64) -> Plan {
         Remote::Missing | Remote::TargetMissing if !proxy.is_held() && grace == 0 => Plan::default(),
         Remote::Missing => Plan::of(vec![Action::LookUpDelegate]),
         Remote::TargetMissing => Plan::of(vec![Action::LookUpTarget]),
-        Remote::Present(_) if failover::is_kept_for_its_successor(seen, proxy) => {
+        Remote::Present(chaperon)
+            if chaperon.may_run_twice && failover::is_kept_for_its_successor(seen, proxy) =>
+        {
             Plan { actions: Vec::new(), again: Some(ORPHAN_AGE) }
         }
         Remote::Present(chaperon) => {
@@ -328,8 +335,13 @@ pub(crate) fn state(proxy: &Proxy) -> State {
         return State::Running;
     }
     let reason = status["reason"].as_str().unwrap_or_default();
-    let causes =
-        [Cause::DelegateLost, Cause::TargetRemoved, Cause::NotStarted, Cause::TargetUnreachable];
+    let causes = [
+        Cause::DelegateLost,
+        Cause::TargetRemoved,
+        Cause::NotStarted,
+        Cause::TargetUnreachable,
+        Cause::LeaseExpired,
+    ];
     let ours = causes.iter().any(|cause| cause.reason() == reason);
     if ours { State::EndedByUs } else { State::Finished }
 }

@@ -77,7 +77,7 @@ impl Store {
         let old = self.targets.take().unwrap_or_default();
         let state = |target: Option<&Arc<Target>>| {
             target.map(|t| {
-                let marks = (t.deleting, t.is_fenced(), t.is_given_up());
+                let marks = (t.deleting, t.is_fenced(), t.is_given_up(), t.fence_epoch());
                 (t.usable().map(|(_, uid)| uid.to_owned()), reach(t), marks, t.settings.failover)
             })
         };

@@ -9,7 +9,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
+/// How many characters an API server adds to a prefix.
+const GENERATED: usize = 5;
+/// Label of the pods of a StatefulSet: their own name.
+const ORDINAL_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// Annotation of kubectl that describes the object it stands on, and so means nothing on another one.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -63,6 +68,9 @@ pub(crate) struct Proxy {
     pub(crate) is_endless: bool,
     /// What it says about failover.
     pub(crate) wish: Wish,
+    /// The epoch of the Lease in which it was elected, if its target stops it by itself when it is cut off, and with
+    /// what grace period.
+    pub(crate) lease: Option<(u64, Duration)>,
     /// UID of the owner that would replace it.
     pub(crate) controller: Option<String>,
     /// Whether its replacement would have its name.
@@ -106,8 +114,9 @@ impl Proxy {
             readiness_gates: names("readinessGates", "conditionType"),
             is_endless: !matches!(pod.spec["restartPolicy"].as_str(), Some("Never" | "OnFailure")),
             wish: Wish::of(pod),
+            lease: lease(pod),
             controller: controller(pod),
-            is_named: pod.metadata.generate_name.is_none(),
+            is_named: is_named(pod),
             status: Compact::new(&pod.status),
         })
     }
@@ -141,6 +150,18 @@ pub(crate) fn is_ours(finalizer: &str) -> bool {
     keys::is_ours(finalizer)
         && finalizer != keys::CHAPERON_FINALIZER
         && finalizer != format!("{}follow", keys::PREFIX)
+}
+
+/// A StatefulSet gives its pods a prefix for generated names too, and then names them itself.
+fn is_named(pod: &Pod) -> bool {
+    let prefix = pod.metadata.generate_name.as_deref();
+    let suffix = prefix.and_then(|prefix| pod.name().strip_prefix(prefix));
+    suffix.is_none_or(|suffix| suffix.len() != GENERATED) || pod.label(ORDINAL_NAME) == Some(pod.name())
+}
+
+fn lease(pod: &Pod) -> Option<(u64, Duration)> {
+    let number = |key: &str| pod.annotation(key).and_then(|text| text.parse::<u64>().ok());
+    Some((number(keys::FENCE_EPOCH)?, Duration::from_secs(number(keys::FENCE_GRACE_SECONDS)?)))
 }
 
 fn controller(pod: &Pod) -> Option<String> {
@@ -187,6 +208,8 @@ pub(crate) struct Chaperon {
     pub(crate) is_terminating: bool,
     /// Its election was taken back, and the target has confirmed that nothing runs nor will.
     pub(crate) is_revoked: bool,
+    /// The target has stopped its delegate, since it did not hear of us.
+    pub(crate) is_fenced_off: bool,
     /// Made under a policy by which it may run beside its replacement.
     pub(crate) may_run_twice: bool,
     /// Grace period in seconds that we passed down.
@@ -213,6 +236,7 @@ impl Chaperon {
             is_allowed: chaperon.is_allowed(),
             is_terminating: chaperon.is_terminating(),
             is_revoked: chaperon.is_revoked() && confirms_revocation(&chaperon.status),
+            is_fenced_off: chaperon.status["reason"] == keys::LEASE_EXPIRED,
             may_run_twice: chaperon.annotation(keys::FAILOVER) == Some(Failover::Move.as_str()),
             grace: chaperon.annotation(keys::DELETION_GRACE_SECONDS).and_then(|seconds| seconds.parse().ok()),
             annotations: mirrored_annotations(chaperon.metadata.annotations.as_ref()),
@@ -231,4 +255,24 @@ pub(crate) fn fingerprint_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_named;
+    use api::Pod;
+    use serde_json::{Value, json};
+
+    fn pod(metadata: &Value) -> Pod {
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn the_name_of_a_pod_is_free_for_its_replacement_unless_it_was_generated() {
+        assert!(is_named(&pod(&json!({"name": "a"}))));
+        assert!(!is_named(&pod(&json!({"name": "web-fb548794c-2dn65", "generateName": "web-fb548794c-"}))));
+        assert!(is_named(&pod(&json!({"name": "db-1", "generateName": "db-"}))));
+        let label = json!({super::ORDINAL_NAME: "db-10000"});
+        assert!(is_named(&pod(&json!({"name": "db-10000", "generateName": "db-", "labels": label}))));
+    }
 }

@@ -8,7 +8,7 @@ use crate::observe::{self, Source};
 use api::delegate::{Destination, chaperon};
 use api::failover::{Policy, Wish};
 use api::v1alpha1::LabelRewriting;
-use api::{Pod, PodChaperon, keys, names};
+use api::{Pod, PodChaperon, fence, keys, names};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
@@ -25,6 +25,8 @@ pub(crate) struct Remote {
     pub(crate) cluster_uid: String,
     pub(crate) labels: LabelRewriting,
     pub(crate) failover: Policy,
+    /// In which epoch of its Lease pods are elected now.
+    pub(crate) fence_epoch: u64,
 }
 
 impl Remote {
@@ -79,6 +81,13 @@ impl Remote {
             (keys::FAILOVER.to_owned(), policy.failover.as_str().to_owned()),
             (keys::FENCE.to_owned(), policy.fence.as_str().to_owned()),
         ]);
+        if policy.is_leased(&seed.pod) {
+            let grace = ask.spec["terminationGracePeriodSeconds"].as_u64().unwrap_or(fence::GRACE_SECONDS);
+            ask.metadata.annotations.get_or_insert_default().extend([
+                (keys::FENCE_EPOCH.to_owned(), self.fence_epoch.to_string()),
+                (keys::FENCE_GRACE_SECONDS.to_owned(), grace.to_string()),
+            ]);
+        }
         let name = Name { namespace: ask.namespace().into(), name: ask.name().into() };
         let api = self.chaperons(&name.namespace);
         match api.create(&PostParams::default(), &ask).await {
@@ -200,7 +209,7 @@ impl Home {
 
     /// Elects: the one write that decides where a pod goes.
     pub(crate) async fn bind(&self, pod: &PodRef, node: &str, election: &Election) -> Result<(), Error> {
-        let binding = json!({
+        let mut binding = json!({
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {
@@ -216,6 +225,10 @@ impl Home {
             },
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
+        if let Some(lease) = election.lease {
+            binding["metadata"]["annotations"][keys::FENCE_EPOCH] = lease.epoch.to_string().into();
+            binding["metadata"]["annotations"][keys::FENCE_GRACE_SECONDS] = lease.grace.to_string().into();
+        }
         let bound: Result<Value, kube::Error> =
             self.pods(pod).create_subresource("binding", &pod.name.name, &self.post(), &binding).await;
         bound.map(|_status| ()).map_err(|source| Self::error("bind", pod, source))
@@ -223,10 +236,13 @@ impl Home {
 
     /// Writes which target is granted, or that none is, on the pod as it was seen.
     pub(crate) async fn grant(&self, pod: &PodRef, grant: Option<&Grant>) -> Result<Box<PodSeen>, Error> {
+        let lease = grant.and_then(|grant| grant.election.lease);
         let mut annotations = json!({
             keys::GRANT: grant.map(|grant| grant.kind.as_str()),
             keys::ELECTED_TARGET: grant.map(|grant| &*grant.election.target_uid),
             keys::ELECTED_CHAPERON: grant.map(|grant| &*grant.election.chaperon_uid),
+            keys::FENCE_EPOCH: lease.map(|lease| lease.epoch.to_string()),
+            keys::FENCE_GRACE_SECONDS: lease.map(|lease| lease.grace.to_string()),
         });
         // It only ever grows.
         if let Some(grant) = grant {

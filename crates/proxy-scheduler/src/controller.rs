@@ -243,6 +243,7 @@ impl Shell {
                 cluster_uid: cluster_uid.to_owned(),
                 labels: target.settings.label_rewriting,
                 failover: target.settings.failover,
+                fence_epoch: target.fence_epoch(),
             };
             remotes.insert(id, (remote, lane));
         }

@@ -1,7 +1,7 @@
 //! Raw objects, reduced to what the machine looks at.
 
 use crate::machine::{
-    ChaperonSeen, Election, Grant, GrantKind, Group, Hold, Id, Name, Place, PodSeen, Preference, Promise,
+    ChaperonSeen, Election, Grant, GrantKind, Group, Hold, Id, Lease, Name, Place, PodSeen, Preference, Promise,
     Refusal, Seed, Stage, Summary, TargetSeen, Width, Wish,
 };
 use api::conditions::{Kind, is_true};
@@ -109,7 +109,13 @@ fn election(pod: &Pod) -> Option<Election> {
         target_uid: pod.annotation(keys::ELECTED_TARGET)?.into(),
         chaperon_uid: pod.annotation(keys::ELECTED_CHAPERON)?.into(),
         epoch: epoch(pod),
+        lease: lease(|key| pod.annotation(key)),
     })
+}
+
+fn lease<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Lease> {
+    let number = |key: &str| annotation(key).and_then(|text| text.parse().ok());
+    Some(Lease { epoch: number(keys::FENCE_EPOCH)?, grace: number(keys::FENCE_GRACE_SECONDS)? })
 }
 
 fn epoch(pod: &Pod) -> u64 {
@@ -225,6 +231,7 @@ pub fn podchaperon(chaperon: &PodChaperon, virtual_node: &str, cluster_uid: &str
         stage: stage(&chaperon.status),
         terminating: chaperon.is_terminating(),
         finalizers: chaperon.metadata.finalizers.clone().unwrap_or_default(),
+        lease: lease(|key| chaperon.annotation(key)),
     })
 }
 

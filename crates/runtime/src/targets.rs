@@ -9,8 +9,8 @@ mod registry;
 use crate::Runtime;
 use api::conditions::{Kind, Reason, is_true};
 use api::failover::Policy;
-use api::keys;
 use api::v1alpha1::{LabelRewriting, TargetStatus};
+use api::{fence, keys};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use std::collections::BTreeMap;
@@ -166,6 +166,12 @@ impl Target {
     #[must_use]
     pub fn is_given_up(&self) -> bool {
         self.deleting && (self.is_fenced() || self.names_cluster(keys::FORCE_REMOVAL))
+    }
+
+    /// In which epoch of its Lease pods are elected now.
+    #[must_use]
+    pub fn fence_epoch(&self) -> u64 {
+        fence::epoch(self.annotations.get(keys::FENCE_EPOCH).map(String::as_str)).unwrap_or_default()
     }
 
     /// An annotation counts only for the cluster that it names.

@@ -17,7 +17,7 @@ const VIRTUAL_NODE: &str = "admiralty-";
 pub fn forgery(pod: &Value) -> Option<String> {
     let always = [keys::ELECTED_TARGET, keys::ELECTED_CHAPERON];
     // A delegate inherits these from its PodChaperon.
-    let inherited = [keys::ELECTION_EPOCH, keys::GRANT];
+    let inherited = [keys::ELECTION_EPOCH, keys::GRANT, keys::FENCE_EPOCH, keys::FENCE_GRACE_SECONDS];
     let delegate = is_delegate(pod);
     let key = always
         .into_iter()

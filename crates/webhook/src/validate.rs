@@ -14,12 +14,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Annotations of a proxy pod that nobody else changes.
-const RECORDS: [&str; 6] = [
+const RECORDS: [&str; 8] = [
     keys::SOURCE_POD_MANIFEST,
     keys::SOURCE_POD_MANIFEST_MAC,
     keys::ELECTED_TARGET,
     keys::ELECTED_CHAPERON,
     keys::ELECTION_EPOCH,
+    keys::FENCE_EPOCH,
+    keys::FENCE_GRACE_SECONDS,
     keys::GRANT,
 ];
 

@@ -6,8 +6,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::ordinary::{devices, preemption, storage};
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, failover, follow, grants, groups,
-    identity, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, streams,
+    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, failover, follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, streams,
     targets, the_ground, the_recorder, twins,
 };
 
@@ -213,6 +212,12 @@ fn alone() -> Vec<Case> {
         case!(failover::pods_that_move_are_replaced_when_their_target_is_cut_off, needs_local, alone),
         case!(
             failover::w05_pods_that_move_once_wait_for_the_fence_when_an_api_server_is_frozen,
+            needs_local,
+            alone
+        ),
+        case!(leases::w05_pods_with_a_lease_move_by_themselves_and_never_run_twice, needs_local, alone),
+        case!(
+            leases::pods_that_a_cut_target_stopped_are_replaced_when_it_is_back_before_they_moved,
             needs_local,
             alone
         ),

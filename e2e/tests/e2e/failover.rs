@@ -12,7 +12,7 @@ use e2e::setup::{SOURCE, virtual_node};
 use e2e::wait::{throughout, until};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -26,8 +26,8 @@ use crate::third::join;
 /// How long a target may be silent in these tests.
 const GRACE: &str = "5s";
 
-/// A Deployment or StatefulSet with a failover policy, or without.
-async fn workload(
+/// A Deployment or StatefulSet with a failover policy like `Move` or `MoveOnce/Lease`, or without.
+pub(crate) async fn workload(
     scene: &Scene<'_>,
     kind: &str,
     name: &str,
@@ -35,7 +35,9 @@ async fn workload(
 ) -> Result<()> {
     let mut annotations = json!({});
     if !policy.is_empty() {
-        annotations = json!({key("failover"): policy, key("failover-grace-period"): GRACE});
+        let (policy, fence) = policy.split_once('/').unwrap_or((policy, "Confirmed"));
+        annotations =
+            json!({key("failover"): policy, key("failover-grace-period"): GRACE, key("fence"): fence});
     }
     let container = json!({"name": "main", "image": "nowhere.example/any:1",
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}});
@@ -56,7 +58,7 @@ async fn workload(
 }
 
 /// The pods of one application that nobody has deleted and that have not ended.
-async fn live(scene: &Scene<'_>, app: &str) -> Result<Vec<Pod>> {
+pub(crate) async fn live(scene: &Scene<'_>, app: &str) -> Result<Vec<Pod>> {
     let all = scene.pods().list(&ListParams::default().labels(&format!("app={app}"))).await?.items;
     let ended = |pod: &Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -65,18 +67,18 @@ async fn live(scene: &Scene<'_>, app: &str) -> Result<Vec<Pod>> {
     Ok(all.into_iter().filter(|pod| !ended(pod)).collect())
 }
 
-fn on(pods: &[Pod], node: &str) -> usize {
+pub(crate) fn on(pods: &[Pod], node: &str) -> usize {
     pods.iter()
         .filter(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node))
         .count()
 }
 
-fn uids(pods: &[Pod]) -> BTreeSet<String> {
+pub(crate) fn uids(pods: &[Pod]) -> BTreeSet<String> {
     pods.iter().filter_map(Pod::uid).collect()
 }
 
 /// Waits until an application has as many live pods, all Ready and none on a node.
-async fn elsewhere(scene: &Scene<'_>, app: &str, count: usize, node: &str) -> Result<Vec<Pod>> {
+pub(crate) async fn elsewhere(scene: &Scene<'_>, app: &str, count: usize, node: &str) -> Result<Vec<Pod>> {
     until(LONG, &format!("{count} pods of {app} are Ready, and none on {node}"), async || {
         let pods = live(scene, app).await?;
         if pods.len() == count && on(&pods, node) == 0 && pods.iter().all(|pod| is(pod, "Ready")) {
@@ -89,7 +91,7 @@ async fn elsewhere(scene: &Scene<'_>, app: &str, count: usize, node: &str) -> Re
 }
 
 /// Waits until an application has as many pods, deleted ones included, and all are Ready.
-async fn exactly(scene: &Scene<'_>, app: &str, count: usize) -> Result<Vec<Pod>> {
+pub(crate) async fn exactly(scene: &Scene<'_>, app: &str, count: usize) -> Result<Vec<Pod>> {
     until(LONG, &format!("{app} has {count} pods, and all are Ready"), async || {
         let pods = scene.pods().list(&ListParams::default().labels(&format!("app={app}"))).await?.items;
         if pods.len() == count && pods.iter().all(|pod| is(pod, "Ready")) {
@@ -102,12 +104,16 @@ async fn exactly(scene: &Scene<'_>, app: &str, count: usize) -> Result<Vec<Pod>>
 }
 
 /// How many delegates run in a cluster.
-fn delegates(scene: &Scene<'_>, cluster: &Cluster) -> usize {
+pub(crate) fn delegates(scene: &Scene<'_>, cluster: &Cluster) -> usize {
     scene.recorder.delegates().iter().filter(|life| life.cluster == cluster.name && life.runs()).count()
 }
 
+pub(crate) async fn cluster_target(scene: &Scene<'_>, target: &str) -> Result<DynamicObject> {
+    Ok(scene.source.dynamic(GROUP_VERSION, "ClusterTarget", None).get(target).await?)
+}
+
 async fn cluster_uid(scene: &Scene<'_>, target: &str) -> Result<String> {
-    let object = scene.source.dynamic(GROUP_VERSION, "ClusterTarget", None).get(target).await?;
+    let object = cluster_target(scene, target).await?;
     Ok(object.data["status"]["clusterUID"].as_str().context("no cluster UID")?.to_owned())
 }
 
@@ -117,7 +123,7 @@ async fn fence(scene: &Scene<'_>, target: &str, uid: Value) -> Result<()> {
 }
 
 /// Waits until every pod behind a target has a condition that says why it waits.
-async fn told(scene: &Scene<'_>, app: &str, node: &str, reason: &str) -> Result<()> {
+pub(crate) async fn told(scene: &Scene<'_>, app: &str, node: &str, reason: &str) -> Result<()> {
     until(LONG, &format!("pods of {app} on {node} say {reason}"), async || {
         let pods = live(scene, app).await?;
         let here = pods.iter().filter(|pod| on(std::slice::from_ref(pod), node) == 1);

@@ -24,6 +24,7 @@ mod groups;
 mod guest;
 mod identity;
 mod installed;
+mod leases;
 mod ordinary;
 mod outages;
 mod owners;

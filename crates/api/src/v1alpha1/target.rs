@@ -35,6 +35,10 @@ pub enum Fence {
     /// The word of the target, or of somebody who has fenced it.
     #[default]
     Confirmed,
+    /// Also that a Lease which the source could not renew has run out: the target stops pods with `MoveOnce` by
+    /// itself when it does not see it renewed. That is sure as long as API server, chaperon-controller and nodes of the
+    /// target work while it is cut off.
+    Lease,
 }
 
 /// The Secret beside a Target that holds a kubeconfig.

@@ -82,13 +82,13 @@ impl Model {
         if !self.recalling.is_empty() || self.publication.next_wakeup().is_none_or(|due| due > now) {
             return;
         }
-        let wanted = summary(&self.snapshot, &self.settings.cluster_uid);
+        let wanted = summary(&self.snapshot, &self.settings.cluster_uid, &self.settings.release_namespace);
         self.actions.extend(self.publication.write(wanted, now));
     }
 }
 
 /// Sums over the nodes that ordinary pods can be placed on.
-pub(super) fn summary(snapshot: &Snapshot, cluster_uid: &str) -> ClusterSummary {
+pub(super) fn summary(snapshot: &Snapshot, cluster_uid: &str, release_namespace: &str) -> ClusterSummary {
     let counted: Vec<_> = snapshot.nodes().filter(|node| counts(node)).collect();
     let sum = |amounts: &dyn Fn(&Node) -> ResourceList| {
         let mut sum = ResourceList::new();
@@ -108,6 +108,7 @@ pub(super) fn summary(snapshot: &Snapshot, cluster_uid: &str) -> ClusterSummary 
     summary.metadata.annotations = Some(BTreeMap::from([
         (keys::CLUSTER_UID.to_owned(), cluster_uid.to_owned()),
         (keys::PROTOCOL.to_owned(), keys::PROTOCOL_VERSION.to_owned()),
+        (keys::RELEASE_NAMESPACE.to_owned(), release_namespace.to_owned()),
     ]));
     summary
 }
@@ -215,7 +216,7 @@ mod tests {
         for node in nodes {
             snapshot.set_node(node);
         }
-        summary(&snapshot, "u")
+        summary(&snapshot, "u", "r")
     }
 
     fn plain(name: &str) -> NodeInfo {
@@ -229,7 +230,7 @@ mod tests {
         snapshot.set_node(plain("n2"));
         let pod = json!({"metadata": {"uid": "p"}, "spec": {"containers": [{"resources": {"requests": {"cpu": "250m"}}}]}});
         snapshot.assume(Arc::new(PodInfo::parse(&pod).expect("a pod")), &Arc::from("n1"));
-        let summary = summary(&snapshot, "u");
+        let summary = summary(&snapshot, "u", "r");
         assert_eq!(summary.capacity["cpu"], "8");
         assert_eq!(summary.allocatable["cpu"], "7");
         assert_eq!(summary.allocatable["memory"], "14Gi");
@@ -272,6 +273,7 @@ mod tests {
     fn identity_and_protocol_ride_along() {
         let notes = of(vec![]).metadata.annotations.expect("annotations");
         assert_eq!((notes[keys::CLUSTER_UID].as_str(), notes[keys::PROTOCOL].as_str()), ("u", "1"));
+        assert_eq!(notes[keys::RELEASE_NAMESPACE], "r");
     }
 
     #[test]

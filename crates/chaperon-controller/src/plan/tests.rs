@@ -1,5 +1,6 @@
 use super::{Action, Creation, Delegate, Observed, Staging, plan};
 use crate::delegate::build;
+use crate::fence::Fence;
 use crate::status::{DELEGATE_CREATED, DELEGATE_STOPPED, is_false, is_true};
 use api::references::{Kind, Need, Reference};
 use api::{Pod, PodChaperon, keys};
@@ -33,6 +34,7 @@ fn elected(policy: &str) -> Observed {
         creation: Creation::Free,
         staging: Staging::Complete,
         promised: None,
+        fence: Fence::Open,
         live: false,
         held: None,
         now: now(),
@@ -702,4 +704,80 @@ fn w37_a_debug_container_is_added_to_a_delegate_that_runs_and_to_no_other() {
     assert!(!plan(&in_phase("Succeeded")).actions.contains(&add));
     let made = build(debugged(elected("Always")).chaperon.as_ref().unwrap(), Some("n"));
     assert_eq!(made.spec.get("ephemeralContainers"), None);
+}
+
+/// Of a source that counts on its stop, 5 s after its Lease has run out.
+fn leased(seen: Observed, fence: Fence) -> Observed {
+    let seen = seen.with_chaperon(|chaperon| {
+        let annotations = chaperon.metadata.annotations.get_or_insert_default();
+        annotations.insert(keys::FENCE_EPOCH.to_owned(), "1".to_owned());
+        annotations.insert(keys::FENCE_GRACE_SECONDS.to_owned(), "5".to_owned());
+    });
+    Observed { fence, ..seen }
+}
+
+/// Deletes its delegate, which the kubelet then kills, and all that follows.
+fn killed(seen: Observed) -> (Vec<Action>, Observed) {
+    let (_, dying) = converge(seen);
+    converge(settle(dying.with_pod(|pod| pod.status = exited("Failed", "00:09:28"))))
+}
+
+#[test]
+fn a_delegate_whose_lease_has_run_out_is_stopped_with_the_agreed_grace_period_and_never_runs_again() {
+    for (policy, fence) in
+        POLICIES.into_iter().flat_map(|policy| [Fence::Expired, Fence::Past].map(|fence| (policy, fence)))
+    {
+        let seen = leased(running(policy), fence);
+        assert_eq!(plan(&seen).actions, [Action::DeleteDelegate(Some(5))], "{policy} {fence:?}");
+        let (_, end) = killed(seen);
+        assert_eq!(end.status()["phase"], "Failed", "{policy} {fence:?}");
+        assert!(!matches!(end.delegate, Delegate::Present(_)), "{policy} {fence:?}");
+        assert_eq!(plan(&leased(end, Fence::Open)).actions, [], "not even in another epoch");
+    }
+}
+
+#[test]
+fn a_pod_that_runs_for_ever_says_that_it_was_stopped_by_its_lease() {
+    let (actions, end) = killed(leased(running("Always"), Fence::Expired));
+    assert_eq!(end.status()["reason"], keys::LEASE_EXPIRED);
+    assert_eq!(writes(&actions), ["release_delegate", "record_lost"]);
+}
+
+#[test]
+fn a_deletion_that_takes_longer_than_agreed_is_shortened() {
+    let slow = leased(running("Always").pod_deleted(), Fence::Expired).with_pod(|pod| {
+        pod.metadata.deletion_grace_period_seconds = Some(600);
+        pod.metadata.deletion_timestamp = Some(Time("2026-01-01T00:19:00Z".parse().unwrap()));
+    });
+    assert_eq!(plan(&slow).actions, [Action::DeleteDelegate(Some(5))]);
+    let deleted = slow.clone().chaperon_deleted();
+    assert!(plan(&deleted).actions.contains(&Action::DeleteDelegate(Some(5))));
+    let open = Observed { fence: Fence::Open, ..slow };
+    assert!(!plan(&open).actions.contains(&Action::DeleteDelegate(Some(5))));
+}
+
+#[test]
+fn a_delegate_begins_only_when_its_lease_is_known_to_hold() {
+    check(&leased(elected("Always"), Fence::Open), &["create_delegate"]);
+    for fence in [Fence::Unsure, Fence::Expired] {
+        let end = check(&leased(elected("Always"), fence), &["record_problem"]);
+        assert!(is_false(end.status(), DELEGATE_CREATED), "{fence:?}");
+        check(&Observed { fence: Fence::Open, ..end }, &["create_delegate"]);
+    }
+    let end = check(&leased(elected("Always"), Fence::Past), &["record_lost"]);
+    assert_eq!(end.status()["reason"], keys::LEASE_EXPIRED);
+}
+
+#[test]
+fn a_delegate_that_runs_goes_on_as_long_as_nobody_knows_that_its_lease_has_run_out() {
+    check(&leased(running("Always"), Fence::Unsure), &[]);
+    check(&leased(running("Always"), Fence::Open), &[]);
+}
+
+#[test]
+fn work_that_ended_before_its_lease_ran_out_has_ended_as_it_did() {
+    let status = exited("Succeeded", "00:09:00");
+    let seen = leased(running("Never"), Fence::Expired).with_pod(|pod| pod.status = status.clone());
+    let (_, end) = converge(seen);
+    assert_eq!(end.status()["phase"], "Succeeded");
 }

@@ -18,6 +18,8 @@ pub(crate) enum Cause {
     NotStarted,
     /// Its target does not answer, and its policy is not to wait.
     TargetUnreachable,
+    /// Its target has stopped it, since it did not hear of this source.
+    LeaseExpired,
 }
 
 impl Cause {
@@ -28,6 +30,7 @@ impl Cause {
             Cause::TargetRemoved => "TargetRemoved",
             Cause::NotStarted => "NotStarted",
             Cause::TargetUnreachable => "TargetUnreachable",
+            Cause::LeaseExpired => api::keys::LEASE_EXPIRED,
         }
     }
 
@@ -41,6 +44,9 @@ impl Cause {
             }
             Cause::TargetUnreachable => {
                 "The target cluster does not answer, and the failover policy is not to wait for it."
+            }
+            Cause::LeaseExpired => {
+                "The target cluster did not hear of this cluster for so long that it stopped the pod."
             }
         }
     }

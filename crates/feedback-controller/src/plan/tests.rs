@@ -30,6 +30,7 @@ fn chaperon(target: &str, uid: &str, phase: &str) -> Chaperon {
         is_allowed: true,
         is_terminating: false,
         is_revoked: false,
+        is_fenced_off: false,
         may_run_twice: false,
         grace: None,
         annotations: BTreeMap::new(),

@@ -2,9 +2,12 @@
 
 use super::observe::{Reach, reach};
 use super::{Key, Store};
-use crate::failover::{Outage, Successor, is_moved};
+use crate::failover::{LeaseEnd, Outage, Successor, is_moved};
+use crate::fence::Need;
+use crate::plan::{State, state};
 use crate::views::Proxy;
 use api::conditions::Kind;
+use api::fence::Timing;
 use api::raw::{is_terminal, pod_condition};
 use k8s_openapi::jiff::Timestamp;
 use runtime::{Target, TargetKey};
@@ -29,7 +32,35 @@ impl Store {
             is_sure: silent >= SURE,
             elsewhere: others.filter(|other| other.key != target.key).any(|other| self.takes(other, proxy)),
             is_fenced: target.is_fenced(),
+            lease: proxy.lease.map(|(epoch, grace)| {
+                let quiet = link.map(|link| link.renewal.quiet_for(epoch)).unwrap_or_default();
+                let over = target.fence_epoch() > epoch && quiet >= Timing::default().wait(grace);
+                if over { LeaseEnd::IsOver } else { LeaseEnd::Runs }
+            }),
         }
+    }
+
+    /// What pods need of the Lease in a target; `None` when none does.
+    pub(crate) fn fence_need(&self, target: &Target) -> Option<Need> {
+        let bound = self.by_node.get(&target.virtual_node()).into_iter().flatten();
+        let bound = bound.filter_map(|key| self.pods.get(key));
+        let uid = target.status.cluster_uid.as_ref();
+        let granted = self.pods.values().filter(|pod| {
+            pod.node.is_empty() && pod.is_granted && uid.is_some() && pod.elected_target.as_ref() == uid
+        });
+        let leased = bound.chain(granted).filter_map(|pod| Some((pod, pod.lease?)));
+        let alive = leased.filter(|(pod, _)| state(pod) == State::Running);
+        alive.map(|(_, (epoch, grace))| Need { epoch, grace }).reduce(|one, other| Need {
+            epoch: one.epoch.max(other.epoch),
+            grace: one.grace.max(other.grace),
+        })
+    }
+
+    /// The epoch that stands on a Target.
+    pub(crate) fn fence_epoch(&self, key: &TargetKey) -> u64 {
+        let targets = self.targets.as_ref();
+        let target = targets.and_then(|targets| targets.get(&key.virtual_node()));
+        target.map(|target| target.fence_epoch()).unwrap_or_default()
     }
 
     fn takes(&self, target: &Target, proxy: &Proxy) -> bool {

@@ -204,6 +204,7 @@ impl Machine {
             target_uid: Arc::clone(&target.seen.cluster_uid),
             chaperon_uid: Arc::clone(&chaperon.uid),
             epoch: wish.epoch + 1,
+            lease: chaperon.lease,
         };
         self.bind(uid, &best, election, now);
         true

@@ -38,6 +38,7 @@ impl Machine {
             target_uid: Arc::clone(&target.seen.cluster_uid),
             chaperon_uid: Arc::clone(&chaperon.uid),
             epoch: wish.epoch + 1,
+            lease: chaperon.lease,
         };
         let reference = pod.reference();
         let grant = Grant { kind, election };

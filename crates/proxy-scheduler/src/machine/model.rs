@@ -65,6 +65,17 @@ pub struct Election {
     pub chaperon_uid: Id,
     /// Number of the election.
     pub epoch: u64,
+    /// Of the Lease on which it rests that the delegate stops when its target is cut off.
+    pub lease: Option<Lease>,
+}
+
+/// The Lease of a delegate that the target stops by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The epoch in which the target was asked.
+    pub epoch: u64,
+    /// With how many seconds the delegate is stopped.
+    pub grace: u64,
 }
 
 /// Why one target may go beyond what it has free.
@@ -240,6 +251,7 @@ pub struct ChaperonSeen {
     pub stage: Stage,
     pub terminating: bool,
     pub finalizers: Vec<String>,
+    pub lease: Option<Lease>,
 }
 
 /// A target, as the registry has it.

@@ -1,9 +1,9 @@
 use super::{chaperon, check, deleted_proxy, obey, orphan, proxy, running, words};
-use crate::failover::{HOLD, Outage, Successor};
+use crate::failover::{HOLD, LeaseEnd, Outage, Successor};
 use crate::plan::{Observed, Remote, plan};
 use crate::views::{Chaperon, Proxy};
-use api::Failover;
 use api::failover::Policy;
+use api::{Failover, Fence, keys};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ fn outage(failover: Failover) -> Outage {
         is_sure: true,
         elsewhere: true,
         is_fenced: false,
+        lease: None,
     }
 }
 
@@ -142,8 +143,8 @@ fn w08_a_deleted_pod_behind_a_silent_target_is_held_unless_its_policy_says_not_t
 fn returned(successor: Successor, returned: Duration) -> Observed {
     let moved =
         plan(&silent(outage(Failover::Move))).actions.iter().fold(silent(outage(Failover::Move)), obey);
-    let delegate = Remote::Present(Arc::new(chaperon("t1", "c", "Running")));
-    Observed { delegate, successor, returned, ..moved }
+    let delegate = Chaperon { may_run_twice: true, ..chaperon("t1", "c", "Running") };
+    Observed { delegate: Remote::Present(Arc::new(delegate)), successor, returned, ..moved }
 }
 
 #[test]
@@ -176,4 +177,35 @@ fn what_a_pod_of_a_stateful_set_left_goes_when_the_pod_of_its_name_is_ready() {
     assert_eq!((words(&waits.actions), waits.again.is_some()), (Vec::new(), true));
     // What may not run twice goes at once.
     check(Observed { successor: Successor::Waits, ..orphan(true) }, &["sweep c"]);
+}
+
+fn leased(lease: Option<LeaseEnd>, fence: Fence) -> Outage {
+    let policy = Policy { failover: Failover::MoveOnce, fence, grace: SECOND * 60 };
+    Outage { policy, lease, ..outage(Failover::MoveOnce) }
+}
+
+#[test]
+fn a_pod_with_a_lease_moves_when_that_has_run_out_and_not_before() {
+    let seen = silent(leased(Some(LeaseEnd::Runs), Fence::Lease));
+    check(seen.clone(), &["patch"]);
+    assert_eq!(reason(&seen), "LeaseRuns");
+    assert!(plan(&seen).again.is_some());
+    check(silent(leased(Some(LeaseEnd::IsOver), Fence::Lease)), MOVES);
+}
+
+#[test]
+fn a_pod_that_was_elected_without_lease_is_not_moved_by_one() {
+    assert_eq!(reason(&silent(leased(None, Fence::Lease))), "NotConfirmed");
+    let changed_since = silent(leased(Some(LeaseEnd::IsOver), Fence::Confirmed));
+    assert_eq!(reason(&changed_since), "NotConfirmed");
+}
+
+#[test]
+fn a_pod_that_its_target_stopped_for_want_of_a_lease_is_replaced_when_the_target_is_back() {
+    let fenced_off = Chaperon { is_fenced_off: true, ..chaperon("t1", "c", "Failed") };
+    let seen =
+        Observed { delegate: Remote::Present(Arc::new(fenced_off)), proxy: owned(|_| ()), ..running() };
+    let ended = format!("Failed {}", keys::LEASE_EXPIRED);
+    let told = format!("tell {}", keys::LEASE_EXPIRED);
+    check(seen, &[&ended, &told, "delete proxy"]);
 }

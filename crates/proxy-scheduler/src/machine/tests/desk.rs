@@ -249,6 +249,7 @@ impl Desk {
                     target_uid: id(&format!("cluster-{target}")),
                     chaperon_uid: id(&format!("uid-{uid}-{target}")),
                     epoch,
+                    lease: None,
                 },
             });
         });
@@ -322,6 +323,7 @@ pub(super) fn fresh(pod: &str, target: &str) -> ChaperonSeen {
         stage: Stage::Unknown,
         terminating: false,
         finalizers: vec![],
+        lease: None,
     }
 }
 

@@ -9,6 +9,7 @@ fn bound_to(name: &str, target: &str) -> PodSeen {
         target_uid: id(&format!("cluster-{target}")),
         chaperon_uid: id(&format!("uid-{name}-{target}")),
         epoch: 1,
+        lease: None,
     };
     let place = Place::Bound { node: id(target), election: Some(election) };
     PodSeen { version: "9".to_owned(), place, ..pod(name, &Value::Null) }

@@ -121,7 +121,8 @@ fn nobody_else_is_granted_before_the_revocation_is_confirmed() {
     desk.pass(3_600_000).check(&[]);
     // It got its node first: the election stands.
     desk.change("a", "c1", |chaperon| chaperon.stage = Stage::Placed).check(&["bind a c1 @1"]);
-    let election = Election { target_uid: id("cluster-c1"), chaperon_uid: id("uid-a-c1"), epoch: 1 };
+    let election =
+        Election { target_uid: id("cluster-c1"), chaperon_uid: id("uid-a-c1"), epoch: 1, lease: None };
     desk.bound("a").check(&["scheduled a c1", "delete a c2", "keep a c1"]);
     let place = Place::Bound { node: id("c1"), election: Some(election) };
     desk.applied(PodSeen { place, version: "90".to_owned(), ..plain() }).check(&[]);
@@ -178,7 +179,12 @@ fn a_grant_of_an_earlier_process_is_pursued() {
     let mut desk = Desk::bare();
     let grant = crate::machine::Grant {
         kind: GrantKind::Preempt,
-        election: Election { target_uid: id("cluster-c1"), chaperon_uid: id("uid-a-c1"), epoch: 4 },
+        election: Election {
+            target_uid: id("cluster-c1"),
+            chaperon_uid: id("uid-a-c1"),
+            epoch: 4,
+            lease: None,
+        },
     };
     desk.see(Event::NamespacesReplaced(vec![]));
     desk.see(Event::Targets(vec![target("c1"), target("c2")]));
