@@ -17,6 +17,7 @@ TARGETS ?= 2
 SEED ?= 2
 WORLDS ?= 100000
 FROM ?= 1
+MINUTES ?= 10
 
 .PHONY: help
 help: ## List the tasks.
@@ -42,7 +43,7 @@ playground: build ## The same clusters, left running, with commands to look arou
 	$(BIN)/demo --stay
 
 .PHONY: test
-test: build unit sample worlds e2e ## All tests.
+test: build unit sample worlds e2e storm ## All tests.
 
 .PHONY: unit
 unit: toolchain ## Tests that need no cluster.
@@ -74,6 +75,15 @@ mutants: build ## Seed errors into the plugins, one at a time: the sample must f
 .PHONY: e2e
 e2e: build ## Tests on real control planes.
 	$(CARGO) test $(ALL) --test e2e
+
+.PHONY: storm
+storm: build ## Two minutes of chaos, and two more without fences, which must show what fences prevent.
+	$(BIN)/chaos --minutes 2
+	$(BIN)/chaos --minutes 2 --unfenced
+
+.PHONY: chaos
+chaos: build ## Kill and part everything under load, and count what must not happen: make chaos MINUTES=10 SEED=2.
+	$(BIN)/chaos --minutes $(MINUTES) --seed $(SEED)
 
 .PHONY: e2e-kind
 e2e-kind: ## The same tests on kind, where Docker is present.

@@ -8,11 +8,12 @@ use futures::future::try_join_all;
 
 use crate::binaries::Binaries;
 use crate::cluster::{Cluster, Shared};
-use crate::controlplane::Options;
+use crate::controlplane::{Options, Plane};
 use crate::images::Images;
 use crate::kubelet::Faults;
 use crate::namespaces;
 use crate::network::Network;
+use crate::process::Process;
 
 /// The clusters of a run.
 pub struct Ground {
@@ -53,6 +54,22 @@ impl Ground {
     pub async fn start_another(&self, name: &str) -> Result<Cluster> {
         let (network, shared) = self.local.as_ref().context("these clusters were there before the run")?;
         Cluster::start(name, &namespaces::work(), network, shared).await
+    }
+
+    /// Starts the API server of a cluster again after the one before has ended.
+    ///
+    /// # Errors
+    /// When it cannot be started, or the run did not start its clusters itself.
+    pub fn start_api_server(&self, cluster: &Cluster) -> Result<Process> {
+        let (_, shared) = self.local.as_ref().context("these clusters were there before the run")?;
+        let local = cluster.local()?;
+        let plane = Plane {
+            binaries: &shared.binaries,
+            network: &local.network,
+            folder: &local.folder,
+            options: &shared.options,
+        };
+        plane.api_server()
     }
 
     /// Takes clusters that are there already, by name and kubeconfig file.
