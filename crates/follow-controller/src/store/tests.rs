@@ -34,8 +34,12 @@ fn target(name: &str, uid: &str, is_self: bool) -> Arc<Target> {
             order: 0,
             weight: None,
             start_deadline: None,
+            failover: api::failover::Policy::default(),
         },
         status: TargetStatus { cluster_uid: Some(uid.to_owned()), ..TargetStatus::default() },
+        deleting: false,
+        finalizers: Vec::new(),
+        resource_version: String::new(),
         annotations: BTreeMap::new(),
         connection: Connection::Pending,
     })
