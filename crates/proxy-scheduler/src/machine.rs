@@ -21,8 +21,8 @@ mod tests;
 
 use crate::rank::Ranker;
 pub use model::{
-    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Grant, GrantKind, Group, Hold, Id, Lease, Live,
-    Name, Outcome, Place, PodRef, PodSeen, Preference, Promise, Refusal, Scope, Seed, Stage, Summary,
+    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Grant, GrantKind, Group, Hold, Id, Lease,
+    Live, Name, Outcome, Place, PodRef, PodSeen, Preference, Promise, Refusal, Scope, Seed, Stage, Summary,
     TargetSeen, Width, Wish,
 };
 pub use pod::Waits;

@@ -1,8 +1,8 @@
 //! Raw objects, reduced to what the machine looks at.
 
 use crate::machine::{
-    ChaperonSeen, Election, Grant, GrantKind, Group, Hold, Id, Lease, Name, Place, PodSeen, Preference, Promise,
-    Refusal, Seed, Stage, Summary, TargetSeen, Width, Wish,
+    ChaperonSeen, Election, Grant, GrantKind, Group, Hold, Id, Lease, Name, Place, PodSeen, Preference,
+    Promise, Refusal, Seed, Stage, Summary, TargetSeen, Width, Wish,
 };
 use api::conditions::{Kind, is_true};
 use api::delegate::{Destination, Origin, chaperon};
