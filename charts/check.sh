@@ -15,7 +15,7 @@ trap 'exit 130' INT TERM
 export HELM_CACHE_HOME="$WORK/helm/cache" HELM_CONFIG_HOME="$WORK/helm/config" HELM_DATA_HOME="$WORK/helm/data"
 
 UMBRELLA=multicluster-scheduler
-COMPONENTS="webhook proxy-scheduler candidate-scheduler chaperon-controller feedback-controller follow-controller virtual-kubelet source-controller"
+COMPONENTS="webhook proxy-scheduler candidate-scheduler chaperon-controller feedback-controller follow-controller virtual-kubelet source-controller cluster-provisioner"
 PRESETS="all source target ha"
 
 faults=0
@@ -198,7 +198,7 @@ schemas() {
   for chart in $COMPONENTS; do
     for key in unknown image.unknown log.unknown metrics.unknown pdb.unknown networkPolicy.unknown config.unknown; do
       refuses "$chart: $key" "additional properties 'unknown' not allowed" "$chart" --set "$key=1"
-      refuses "$chart.$key" "additional properties 'unknown' not allowed" $UMBRELLA --set "$chart.$key=1"
+      refuses "$chart.$key" "additional properties 'unknown' not allowed" $UMBRELLA --set "$chart.enabled=true,$chart.$key=1"
     done
     refuses "$chart: replicas in words" "replicas" "$chart" --set-string replicas=two
     refuses "$chart: a log format that does not exist" "format" "$chart" --set log.format=xml

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const COMPONENTS: &[&str] = &[
     "candidate-scheduler",
     "chaperon-controller",
+    "cluster-provisioner",
     "feedback-controller",
     "follow-controller",
     "proxy-scheduler",

@@ -50,13 +50,17 @@ fn kubeadm(shop: &Shop<'_>) -> Value {
         "clusterConfiguration": {
             "imageRepository": "registry.k8s.io",
             "dns": {"imageRepository": "registry.k8s.io/coredns"},
-            "apiServer": api_server(shop),
             "controllerManager": {"extraArgs": [argument("cloud-provider", "external")]},
             "etcd": {"local": etcd},
         },
         "initConfiguration": {"nodeRegistration": node},
         "joinConfiguration": {"nodeRegistration": node},
     });
+    // An empty object is refused.
+    let server = api_server(shop);
+    if server != json!({}) {
+        spec["clusterConfiguration"]["apiServer"] = server;
+    }
     files::control_plane(shop).put(&mut spec);
     spec
 }
