@@ -6,7 +6,9 @@ use futures::future::LocalBoxFuture;
 
 use crate::ordinary::{devices, preemption, storage};
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, failover, follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts, services, silence, sources, streams, targets, the_ground, the_recorder, twins,
+    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, failover, follow,
+    grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts, services,
+    silence, sources, streams, targets, the_ground, the_recorder, twins,
 };
 
 /// What a test does.
