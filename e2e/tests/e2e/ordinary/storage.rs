@@ -93,10 +93,16 @@ async fn story(cluster: &Cluster, who: &str) -> Result<Value> {
 
 /// While the volume controller rests, the volume is promised to the claim and the pod waits.
 async fn waits_for_the_controller(cluster: &Cluster, claim: &str, volume: &str) -> Result<String> {
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client.clone());
+    // Only what the controller has found usable is ever promised.
+    until(SOON, "the volume is Available", async || {
+        let phase = volumes.get(volume).await?.status.and_then(|status| status.phase);
+        Ok((phase.as_deref() == Some("Available")).then_some(()))
+    })
+    .await?;
     let controllers = cluster.process("kube-controller-manager")?;
     controllers.signal(Signal::Stop).await?;
     user(cluster, "first", claim).await?;
-    let volumes: Api<PersistentVolume> = Api::all(cluster.client.clone());
     until(SOON, "the volume is promised to the claim", async || {
         let promised = volumes.get(volume).await?.spec.and_then(|spec| spec.claim_ref);
         Ok(promised.filter(|promised| promised.name.as_deref() == Some(claim)))
