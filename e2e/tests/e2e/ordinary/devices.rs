@@ -31,7 +31,8 @@ pub(crate) async fn pods_that_need_dynamic_resources_are_refused_in_words(ground
             "spec": {"extendedResourceName": GPU}}),
     )
     .await?;
-    let needs = format!("2 node(s) have {GPU} only through dynamic resources (DeviceClass \"gpus\")");
+    // Whatever else a node refuses for, this is said first.
+    let needs = format!("3 node(s) have {GPU} only through dynamic resources (DeviceClass \"gpus\")");
     waits(&cluster, "early", &needs).await.context("the pod that waited before the class was made")?;
     create(&cluster, PODS, graphics("late")?).await?;
     refused(&cluster, "late", &needs).await?;
