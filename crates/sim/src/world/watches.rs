@@ -2,7 +2,7 @@
 
 use super::{Due, World};
 use crate::bugs::Bug;
-use crate::cluster::Change;
+use crate::cluster::{Change, Store};
 use crate::cluster::select::Selector;
 use crate::wire::{ClusterId, Content, ProcessId, Sent};
 use bytes::Bytes;
@@ -28,6 +28,19 @@ pub(super) struct Watch {
     bug: Option<Bug>,
 }
 
+/// What a watch shows first: what has happened since a version, or, from version 0, all that there is, as if it had
+/// just been made. `None` when what happened since then is forgotten.
+fn missed(store: &Store, kind: &str, selector: &Selector, version: u64) -> Option<Vec<Change>> {
+    if version == 0 {
+        let there = store.list(kind, selector).into_iter();
+        return Some(
+            there.map(|new| Change { version, kind: kind.to_owned(), old: None, new, deleted: false }).collect(),
+        );
+    }
+    let position = store.since(version)?;
+    Some(store.history().get(position..).unwrap_or_default().to_vec())
+}
+
 impl World {
     /// A watch begins.
     pub(super) fn watches(&mut self, sent: Sent, selector: Selector, version: u64) {
@@ -40,15 +53,13 @@ impl World {
         let (pieces, receiver) = mpsc::unbounded_channel();
         self.serial += 1;
         let number = self.serial;
-        let store = &self.cluster(id).store;
-        let Some(position) = store.since(version) else {
+        let Some(missed) = missed(&self.cluster(id).store, &sent.request.kind, &selector, version) else {
             let body = json!({"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "metadata": {},
                 "status": "Failure", "message": "too old resource version", "reason": "Expired", "code": 410}});
             // The receiver is in hand.
             let _sent = pieces.send(Ok(Bytes::from(format!("{body}\n"))));
             return self.replies(sent, Ok((200, Content::Pieces(receiver))));
         };
-        let missed: Vec<Change> = store.history().get(position..).unwrap_or_default().to_vec();
         let mut watch = Watch {
             process: sent.process,
             kind: sent.request.kind.clone(),
