@@ -5,6 +5,9 @@ use e2e::connect::{Kind, ready};
 use e2e::ground::Ground;
 use e2e::helm::kubectl;
 use e2e::wait::until;
+use k8s_openapi::api::core::v1::Pod;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
 use serde_json::json;
 
 use crate::guest::{fake_pod, with};
@@ -18,9 +21,7 @@ pub(crate) async fn a_drained_virtual_node_gives_its_pods_to_others(ground: &Gro
     ready(scene.source, "third", &Kind::Namespaced(scene.namespace.clone())).await?;
     deployment(&scene, 12).await?;
     let node = "admiralty-drained-third";
-    let on_node = |pod: &k8s_openapi::api::core::v1::Pod| {
-        pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
-    };
+    let on_node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
     let before = scene.ready(12).await?;
     ensure!(before.iter().any(on_node), "no pod was on the node");
     let budget = json!({"metadata": {"name": "web"},
@@ -54,7 +55,7 @@ pub(crate) async fn pods_of_a_drained_node_of_a_target_run_on_its_other_nodes(gr
     })
     .await?;
     let after = scene.ready(3).await?;
-    let uids = |pods: &[k8s_openapi::api::core::v1::Pod]| {
+    let uids = |pods: &[Pod]| {
         pods.iter().filter_map(kube::ResourceExt::uid).collect::<std::collections::BTreeSet<_>>()
     };
     ensure!(uids(&before) == uids(&after), "proxy pods were replaced");
@@ -67,8 +68,13 @@ pub(crate) async fn pods_of_a_drained_node_of_a_target_run_on_its_other_nodes(gr
 }
 
 /// Evicts a pod of the source by the API that drains use.
-async fn evict(scene: &Scene<'_>, name: &str) -> kube::Result<()> {
-    scene.pods().evict(name, &kube::api::EvictParams::default()).await.map(drop)
+/// Evicts at once or not at all: by itself the client would try again until the budget allows it.
+async fn evict(scene: &Scene<'_>, name: &str) -> Result<kube::Result<()>> {
+    let kubeconfig = Kubeconfig::read_from(&scene.source.kubeconfig)?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    let pods: Api<Pod> = Api::namespaced(Client::try_from(config)?, &scene.namespace);
+    Ok(pods.evict(name, &kube::api::EvictParams::default()).await.map(drop))
 }
 
 pub(crate) async fn an_evicted_pod_counts_in_its_budget_and_waits_for_its_delegate(
@@ -99,9 +105,9 @@ pub(crate) async fn an_evicted_pod_counts_in_its_budget_and_waits_for_its_delega
     let (uid, name) =
         (kube::ResourceExt::uid(&first).context("no UID")?, kube::ResourceExt::name_any(&first));
     let (_, life) = scene.delegate(&uid, &[]).await?;
-    until(LONG, "the budget lets one go", async || Ok(evict(&scene, &name).await.ok())).await?;
+    until(LONG, "the budget lets one go", async || Ok(evict(&scene, &name).await?.ok())).await?;
     // As long as one is missing, the other one stays.
-    let refusal = evict(&scene, &kube::ResourceExt::name_any(&second)).await;
+    let refusal = evict(&scene, &kube::ResourceExt::name_any(&second)).await?;
     ensure!(matches!(&refusal, Err(kube::Error::Api(status)) if status.code == 429), "{refusal:?}");
     let beside = scene.beside(&life)?;
     until(LONG, "the evicted pod is gone", async || {

@@ -57,7 +57,7 @@ fn patches(cluster: &Cluster, namespace: &str) -> Result<usize> {
 }
 
 pub(crate) async fn w36_a_service_follows_only_where_its_pods_run(ground: &Ground) -> Result<()> {
-    let scene = Scene::open(ground, "services").await?;
+    let scene = Scene::open(ground, "followed-services").await?;
     let (one, two) = (ground.cluster("target-1")?, ground.cluster("target-2")?);
     scene.create("v1", "Service", web("LoadBalancer")).await?;
     for name in ["a", "b"] {

@@ -2,8 +2,8 @@
 
 use super::{Due, World};
 use crate::bugs::Bug;
-use crate::cluster::{Change, Store};
 use crate::cluster::select::Selector;
+use crate::cluster::{Change, Store};
 use crate::wire::{ClusterId, Content, ProcessId, Sent};
 use bytes::Bytes;
 use serde_json::json;
@@ -34,7 +34,9 @@ fn missed(store: &Store, kind: &str, selector: &Selector, version: u64) -> Optio
     if version == 0 {
         let there = store.list(kind, selector).into_iter();
         return Some(
-            there.map(|new| Change { version, kind: kind.to_owned(), old: None, new, deleted: false }).collect(),
+            there
+                .map(|new| Change { version, kind: kind.to_owned(), old: None, new, deleted: false })
+                .collect(),
         );
     }
     let position = store.since(version)?;
