@@ -185,7 +185,7 @@ pub(crate) async fn case_110_a_headless_service_leads_to_the_peers(ground: &Grou
 }
 
 pub(crate) async fn w36_a_service_that_its_user_shares_is_in_every_target(ground: &Ground) -> Result<()> {
-    let scene = Scene::open(ground, "shared").await?;
+    let scene = Scene::open(ground, "user-shared").await?;
     let mut shared = web("ClusterIP");
     shared["metadata"]["annotations"] = json!({"service.cilium.io/global": "true"});
     scene.create("v1", "Service", shared).await?;
