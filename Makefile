@@ -43,7 +43,7 @@ playground: build ## The same clusters, left running, with commands to look arou
 	$(BIN)/demo --stay
 
 .PHONY: test
-test: build unit sample worlds e2e storm ## All tests.
+test: build unit sample worlds e2e ## All tests.
 
 .PHONY: unit
 unit: toolchain ## Tests that need no cluster.

@@ -9,7 +9,7 @@ use e2e::cluster::Cluster;
 use e2e::ground::Ground;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt as _};
 use tokio::time::{sleep, timeout};
@@ -34,6 +34,8 @@ pub(crate) struct Life {
     pub(crate) started: Option<Timestamp>,
     pub(crate) ended: Option<Timestamp>,
     pub(crate) gone: Option<Timestamp>,
+    /// When somebody asked for its end.
+    pub(crate) deleted: Option<Timestamp>,
     pub(crate) succeeded: bool,
 }
 
@@ -152,8 +154,13 @@ fn note(book: &Book, cluster: &str, pod: &Pod, gone: bool) {
         started: None,
         ended: None,
         gone: None,
+        deleted: None,
         succeeded: false,
     });
+    if let Some(until) = &pod.metadata.deletion_timestamp {
+        let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default());
+        life.deleted.get_or_insert(until.0 - grace);
+    }
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
     for container in status.iter().filter_map(|status| status.container_statuses.as_ref()).flatten() {

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use crate::recorder::Life;
-use crate::work::{REPLICAS, SURGE};
+use crate::work::{REPLICAS, STAYS, SURGE};
 
 /// The result of a run.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Tally {
                 self.finding(format!("ran at once: {} and {}", brief(one), brief(other)));
             }
         }
-        self.surplus(&delegates);
+        self.surplus(&delegates, lives);
         for one in &delegates {
             self.after_the_end(one, &delegates, lives);
         }
@@ -89,11 +89,15 @@ impl Tally {
         }
     }
 
-    /// More than a Deployment wants, and may have during a change.
-    fn surplus(&mut self, delegates: &[&Life]) {
+    /// More than a Deployment wants, and may have during a change. A pod that stays and was deleted while its target
+    /// was cut off runs on beside its successor, as on a node that is cut off.
+    fn surplus(&mut self, delegates: &[&Life], lives: &BTreeMap<String, Life>) {
         let mut steps: Vec<(Timestamp, isize, &str)> = Vec::new();
         for life in delegates.iter().filter(|life| !life.app.is_empty()) {
-            if let (Some(started), ended) = (life.started, end(life)) {
+            let deleted =
+                lives.get(&life.parent).and_then(|proxy| proxy.deleted).filter(|_| life.app == STAYS);
+            let ended = [end(life), deleted].into_iter().flatten().min();
+            if let Some(started) = life.started {
                 steps.push((started, 1, &life.app));
                 steps.extend(ended.map(|ended| (ended, -1, life.app.as_str())));
             }

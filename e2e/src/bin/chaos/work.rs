@@ -23,6 +23,8 @@ use crate::tally::Tally;
 /// Pods of the Deployment that is counted, and how many more may run for a moment.
 pub(crate) const REPLICAS: usize = 8;
 pub(crate) const SURGE: usize = 0;
+/// The Deployment whose pods stay where they are, and are deleted one by one.
+pub(crate) const STAYS: &str = "churn";
 const ORDINALS: usize = 3;
 /// Pods of each Job.
 const INDEXES: usize = 4;
@@ -101,8 +103,8 @@ impl<'a> Work<'a> {
         self.create(
             "apps/v1",
             "Deployment",
-            json!({"metadata": {"name": "churn"}, "spec": {"replicas": REPLICAS,
-            "selector": selector("churn"), "template": template("churn", json!({}))}}),
+            json!({"metadata": {"name": STAYS}, "spec": {"replicas": REPLICAS,
+            "selector": selector(STAYS), "template": template(STAYS, json!({}))}}),
         )
         .await
     }
@@ -138,7 +140,7 @@ impl<'a> Work<'a> {
         until(patience, "all workloads are as they should be", async || {
             for (kind, name, want) in [
                 ("Deployment", "web", REPLICAS),
-                ("Deployment", "churn", REPLICAS),
+                ("Deployment", STAYS, REPLICAS),
                 ("StatefulSet", "db", ORDINALS),
             ] {
                 let object = self.source.dynamic("apps/v1", kind, Some(NAMESPACE)).get(name).await?;
