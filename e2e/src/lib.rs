@@ -25,6 +25,7 @@ pub mod network;
 pub mod nodes;
 pub mod pki;
 pub mod process;
+pub mod program;
 pub mod provider;
 pub mod relay;
 pub mod setup;

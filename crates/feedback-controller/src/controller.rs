@@ -11,11 +11,10 @@ use crate::sweep::Budget;
 use api::v1alpha1::{ClusterTarget, Target as NamespacedTarget};
 use api::{Pod, keys};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use runtime::queue::{Next, Queue, jitter};
-use runtime::{CancellationToken, Chain, Class, Runtime, Target, Targets, class, watch};
+use runtime::{CancellationToken, Chain, Class, Runtime, Target, Targets, class, cluster_uid, watch};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tracing::{debug, info, trace, warn};
@@ -24,8 +23,6 @@ use tracing::{debug, info, trace, warn};
 const CONCURRENCY: usize = 512;
 /// Live reads after which a pod is looked at again later.
 const ROUNDS: usize = 4;
-/// Between two attempts to read our own identity.
-const PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks at everything.
 const RESYNC: Duration = Duration::from_mins(10);
 
@@ -65,7 +62,7 @@ impl Context {
 ///
 /// Never.
 pub async fn run(rt: Runtime, targets: Targets, stop: CancellationToken) -> anyhow::Result<()> {
-    let Some(own_uid) = own_uid(&rt, &stop).await else { return Ok(()) };
+    let Some(own_uid) = cluster_uid(&rt.client, &stop).await else { return Ok(()) };
     info!(uid = %own_uid, "identity of the own cluster");
     let context = Arc::new(Context {
         queue: Queue::new("feedback", &rt.metrics, CONCURRENCY),
@@ -88,25 +85,6 @@ pub async fn run(rt: Runtime, targets: Targets, stop: CancellationToken) -> anyh
         context.queue.run(context.stop.clone(), work),
     );
     Ok(())
-}
-
-/// UID of the source cluster: that of its `kube-system` namespace.
-async fn own_uid(rt: &Runtime, stop: &CancellationToken) -> Option<String> {
-    let namespaces = Api::<Namespace>::all(rt.client.clone());
-    let mut failing = false;
-    loop {
-        match namespaces.get_metadata("kube-system").await {
-            Ok(namespace) => return namespace.uid(),
-            Err(error) if failing => {
-                debug!(error = %Chain(&error), "still cannot read the own cluster's identity");
-            }
-            Err(error) => {
-                warn!(error = %Chain(&error), "cannot read the own cluster's identity; trying again");
-            }
-        }
-        failing = true;
-        tokio::select! { () = stop.cancelled() => return None, () = tokio::time::sleep(PAUSE) => () }
-    }
 }
 
 async fn registry(context: &Context, mut targets: Targets) {

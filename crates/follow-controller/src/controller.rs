@@ -13,12 +13,11 @@ use api::v1alpha1::{ClusterTarget, Target as NamespacedTarget};
 use api::{Pod, keys};
 use futures::StreamExt;
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use runtime::queue::{Next, Queue, jitter};
-use runtime::{CancellationToken, Chain, Class, Runtime, Seen, Target, Targets, watch};
+use runtime::{CancellationToken, Chain, Class, Runtime, Seen, Target, Targets, cluster_uid, watch};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,8 +27,6 @@ use tracing::{debug, info, warn};
 const CONCURRENCY: usize = 256;
 /// Plans made in one round of work on an object; more than any needs.
 const ROUNDS: usize = 8;
-/// Between two attempts to read our own identity.
-const PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks at everything.
 const RESYNC: Duration = Duration::from_mins(10);
 
@@ -87,7 +84,7 @@ pub(crate) struct Seat {
 pub(crate) async fn run(seat: Seat, stop: CancellationToken) -> anyhow::Result<()> {
     let Seat { rt, args, metrics, targets } = seat;
     let rules = Rules::new(&args)?;
-    let Some(own_uid) = own_uid(&rt, &stop).await else { return Ok(()) };
+    let Some(own_uid) = cluster_uid(&rt.client, &stop).await else { return Ok(()) };
     info!(uid = %own_uid, "identity of the own cluster");
     let context = Arc::new(Context {
         queue: Queue::new("follow", &rt.metrics, CONCURRENCY),
@@ -113,20 +110,6 @@ pub(crate) async fn run(seat: Seat, stop: CancellationToken) -> anyhow::Result<(
         context.queue.run(context.stop.clone(), work),
     );
     Ok(())
-}
-
-/// UID of the source cluster: that of its `kube-system` namespace.
-async fn own_uid(rt: &Runtime, stop: &CancellationToken) -> Option<String> {
-    let namespaces = Api::<Namespace>::all(rt.client.clone());
-    loop {
-        match namespaces.get_metadata("kube-system").await {
-            Ok(namespace) => return namespace.uid(),
-            Err(error) => {
-                warn!(error = %Chain(&error), "cannot read the own cluster's identity; trying again");
-            }
-        }
-        tokio::select! { () = stop.cancelled() => return None, () = tokio::time::sleep(PAUSE) => () }
-    }
 }
 
 async fn registry(context: &Context, mut targets: Targets) {

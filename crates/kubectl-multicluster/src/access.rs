@@ -3,8 +3,9 @@
 use crate::args::Access;
 use crate::fleet::Member;
 use anyhow::{Context as _, Result, bail};
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,6 +19,19 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// What the client was made of: server, authority and default namespace.
     pub(crate) config: Config,
+}
+
+impl Cluster {
+    /// UID of the cluster: that of its `kube-system` namespace. `which` names it in errors.
+    ///
+    /// # Errors
+    /// When the namespace cannot be read or has none.
+    pub(crate) async fn uid(&self, which: &str) -> Result<String> {
+        let what = || format!("cannot read the identity of {which} (namespace kube-system)");
+        let system =
+            Api::<Namespace>::all(self.client.clone()).get("kube-system").await.with_context(what)?;
+        system.metadata.uid.with_context(what)
+    }
 }
 
 /// The file that the person named, or those that kubectl would read.

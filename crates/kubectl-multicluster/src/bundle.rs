@@ -5,9 +5,9 @@ mod redact;
 
 use crate::access::{self, Cluster};
 use crate::args::Access;
+use crate::fleet;
 use crate::output::Steps;
 use anyhow::{Context as _, Result};
-use api::keys;
 use api::v1alpha1::{ClusterSource, ClusterTarget, Source, Target};
 use api::{ClusterSummary, PodChaperon};
 use flate2::Compression;
@@ -79,9 +79,7 @@ pub(crate) async fn run(access: &Access, file: &Path) -> Result<()> {
     archive.add("kubernetes-version.txt", &format!("{}\n", version.git_version))?;
     archive.add("version.txt", &format!("{}\n", env!("CARGO_PKG_VERSION")))?;
     let all = ListParams::default();
-    let proxies = ListParams::default().labels(&format!("{}=true", keys::HAS_FINALIZER));
     let release = ListParams::default().labels(RELEASE);
-    let virtual_nodes = ListParams::default().labels(&format!("{}={}", keys::PROVIDER, keys::PROVIDER_VALUE));
     steps.doing("reading objects");
     let listed = [
         ("targets", list::<Target>(&source, &all).await),
@@ -90,8 +88,8 @@ pub(crate) async fn run(access: &Access, file: &Path) -> Result<()> {
         ("clustersources", list::<ClusterSource>(&source, &all).await),
         ("clustersummaries", list::<ClusterSummary>(&source, &all).await),
         ("podchaperons", list::<PodChaperon>(&source, &all).await),
-        ("virtual-nodes", list::<Node>(&source, &virtual_nodes).await),
-        ("proxy-pods", list::<Pod>(&source, &proxies).await),
+        ("virtual-nodes", list::<Node>(&source, &fleet::virtual_nodes()).await),
+        ("proxy-pods", list::<Pod>(&source, &fleet::proxies()).await),
         ("deployments", list::<Deployment>(&source, &release).await),
         ("components", list::<Pod>(&source, &release).await),
         ("leases", list::<Lease>(&source, &all).await),

@@ -3,7 +3,7 @@
 use crate::access::Cluster;
 use anyhow::{Context as _, Result, bail};
 use api::v1alpha1::{ClusterTarget, Target, TargetStatus};
-use api::{conditions, names};
+use api::{conditions, keys, names};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ListParams;
@@ -147,6 +147,18 @@ impl From<ClusterTarget> for Member {
             terminating: target.metadata.deletion_timestamp.is_some(),
         }
     }
+}
+
+/// All proxy pods.
+#[must_use]
+pub(crate) fn proxies() -> ListParams {
+    ListParams::default().labels(&format!("{}=true", keys::HAS_FINALIZER))
+}
+
+/// All virtual nodes.
+#[must_use]
+pub(crate) fn virtual_nodes() -> ListParams {
+    ListParams::default().labels(&format!("{}={}", keys::PROVIDER, keys::PROVIDER_VALUE))
 }
 
 /// All of them, ClusterTargets first, each kind in the order of its names.

@@ -6,7 +6,7 @@ use crate::fleet::{self, Member};
 use crate::output::{self, Answer, table};
 use anyhow::{Context as _, Result};
 use api::{PodChaperon, keys};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
 use serde::Serialize;
@@ -45,9 +45,7 @@ pub(crate) struct Orphan {
 pub(crate) async fn run(access: &Access, contexts: &[String], format: Format) -> Result<()> {
     let source = access::source(access).await?;
     let ways = Targets::new(access, contexts)?;
-    let system = Api::<Namespace>::all(source.client.clone()).get("kube-system").await;
-    let uid = system.context("cannot read the identity of this cluster (namespace kube-system)")?;
-    let uid = uid.metadata.uid.unwrap_or_default();
+    let uid = source.uid("this cluster").await?;
     let mut found = Vec::new();
     let mut answer = Orphans { orphans: Vec::new(), unknown: Vec::new() };
     for member in fleet::members(&source).await? {
@@ -94,8 +92,7 @@ fn label(member: &Member) -> String {
 
 /// UIDs of all proxy pods.
 async fn pods(source: &Cluster) -> Result<BTreeSet<String>> {
-    let proxies = ListParams::default().labels(&format!("{}=true", keys::HAS_FINALIZER));
-    let pods = Api::<Pod>::all(source.client.clone()).list_metadata(&proxies).await;
+    let pods = Api::<Pod>::all(source.client.clone()).list_metadata(&fleet::proxies()).await;
     let pods = pods.context("cannot list pods")?.items;
     Ok(pods.into_iter().filter_map(|pod| pod.metadata.uid).collect())
 }

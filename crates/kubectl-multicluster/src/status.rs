@@ -7,7 +7,6 @@ use crate::fleet::{self, Member};
 use crate::output::{self, Answer, table};
 use anyhow::{Context as _, Result};
 use api::conditions::Kind;
-use api::keys;
 use futures::StreamExt as _;
 use futures::stream;
 use jiff::{SignedDuration, Timestamp};
@@ -103,8 +102,7 @@ pub(crate) async fn run(access: &Access, format: Format) -> Result<()> {
 
 async fn observe(source: &Cluster) -> Result<Status> {
     let members = fleet::members(source).await?;
-    let virtual_nodes = ListParams::default().labels(&format!("{}={}", keys::PROVIDER, keys::PROVIDER_VALUE));
-    let nodes = Api::<Node>::all(source.client.clone()).list(&virtual_nodes).await;
+    let nodes = Api::<Node>::all(source.client.clone()).list(&fleet::virtual_nodes()).await;
     let nodes = nodes.context("cannot list virtual nodes")?.items;
     let nodes: BTreeMap<String, Node> = nodes.into_iter().map(|node| (node.name_any(), node)).collect();
     let pods = pods(source).await?;
@@ -124,9 +122,7 @@ async fn observe(source: &Cluster) -> Result<Status> {
 
 /// Proxy pods that have not ended, by node; the empty name stands for none.
 async fn pods(source: &Cluster) -> Result<BTreeMap<String, usize>> {
-    let proxies = ListParams::default()
-        .labels(&format!("{}=true", keys::HAS_FINALIZER))
-        .fields("status.phase!=Succeeded,status.phase!=Failed");
+    let proxies = fleet::proxies().fields("status.phase!=Succeeded,status.phase!=Failed");
     let pods = Api::<Pod>::all(source.client.clone()).list(&proxies).await.context("cannot list pods")?;
     let mut counts = BTreeMap::new();
     for pod in pods.items {

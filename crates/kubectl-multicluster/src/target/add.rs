@@ -25,7 +25,7 @@ pub(super) async fn run(access: &Access, add: &Add) -> Result<()> {
     let steps = Steps::default();
     let source = access::source(access).await?;
     let target = access::cluster(access, Some(&add.target_context)).await?;
-    if identity(&source, "this cluster").await? == identity(&target, "the target").await? {
+    if source.uid("this cluster").await? == target.uid("the target").await? {
         bail!("--target-context {}: it leads to this very cluster", add.target_context);
     }
     let own = source.config.default_namespace.clone();
@@ -38,14 +38,6 @@ pub(super) async fn run(access: &Access, add: &Add) -> Result<()> {
     steps.done(&format!("made a token of ServiceAccount {}/{account}{holds}", names.namespace));
     store(&source, &names, &text, &steps).await?;
     follow(&source, &names, &steps).await
-}
-
-async fn identity(cluster: &Cluster, which: &str) -> Result<Option<String>> {
-    let system = Api::<Namespace>::all(cluster.client.clone()).get("kube-system").await;
-    Ok(system
-        .with_context(|| format!("cannot read the identity of {which} (namespace kube-system)"))?
-        .metadata
-        .uid)
 }
 
 /// Creates or corrects an object of which we own what we name.

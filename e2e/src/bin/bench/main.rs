@@ -16,12 +16,12 @@ mod writes;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use e2e::binaries::Binaries;
-use e2e::namespaces::{Side, enter};
+use e2e::program;
 use freeze::What;
 use scheduler::Plan;
+use tokio::runtime::Runtime;
 
 /// Measures the project beside a plain cluster.
 #[derive(Debug, Clone, Parser)]
@@ -61,21 +61,11 @@ enum Work {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let args = Args::parse();
+    program::end(program::inside(None, |runtime| run(&args, runtime)))
 }
 
-fn run(args: &Args) -> Result<ExitCode> {
-    Binaries::ensure()?;
-    if let Side::Outside(code) = enter()? {
-        return Ok(code);
-    }
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+fn run(args: &Args, runtime: &Runtime) -> Result<ExitCode> {
     let (report, is_good) = match args.work {
         Work::Burst => {
             let report = runtime.block_on(burst::run(args.pods, args.targets))?;

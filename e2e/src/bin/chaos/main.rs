@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use e2e::binaries::Binaries;
 use e2e::controlplane::Options;
 use e2e::ground::Ground;
-use e2e::namespaces::{Side, enter};
 use e2e::nodes::{Shape, create_many};
+use e2e::program;
 use e2e::setup::{self, SOURCE};
+use tokio::runtime::Runtime;
 
 use crate::recorder::Recorder;
 use crate::tally::Tally;
@@ -46,21 +46,11 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let args = Args::parse();
+    program::end(program::inside(None, |runtime| run(&args, runtime)))
 }
 
-fn run(args: &Args) -> Result<ExitCode> {
-    Binaries::ensure()?;
-    if let Side::Outside(code) = enter()? {
-        return Ok(code);
-    }
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+fn run(args: &Args, runtime: &Runtime) -> Result<ExitCode> {
     let tally = runtime.block_on(chaos(args))?;
     for line in &tally.findings {
         println!("{line}");

@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use e2e::binaries::Binaries;
 use e2e::controlplane::Options;
 use e2e::ground::Ground;
 use e2e::helm::kubectl;
-use e2e::namespaces::{Side, enter_with};
 use e2e::nodes::{Shape, create_many};
+use e2e::program;
 use e2e::relay::{Door, Inside};
 use e2e::setup::{self, SOURCE};
 
@@ -34,13 +33,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    program::end(run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<ExitCode> {
@@ -49,12 +42,7 @@ fn run(args: &Args) -> Result<ExitCode> {
     } else {
         None
     };
-    Binaries::ensure()?;
-    if let Side::Outside(code) = enter_with(door.as_ref())? {
-        return Ok(code);
-    }
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    runtime.block_on(show(args)).map(|()| ExitCode::SUCCESS)
+    program::inside(door.as_ref(), |runtime| runtime.block_on(show(args)).map(|()| ExitCode::SUCCESS))
 }
 
 /// Tells each step with the time since the start.
