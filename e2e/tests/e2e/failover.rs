@@ -57,6 +57,22 @@ pub(crate) async fn workload(
     scene.create("apps/v1", kind, json!({"metadata": {"name": name}, "spec": spec})).await
 }
 
+/// Waits until the clusters have settled and a pod has run in a target: one that was cut off is Ready some
+/// seconds before the proxy scheduler, which avoids whoever is silent, asks it again.
+pub(crate) async fn serving(scene: &Scene<'_>, target: &str) -> Result<()> {
+    settled(scene.ground).await?;
+    let name = "first";
+    scene.pod(pinned(fake_pod(name), target)?).await?;
+    crate::guest::becomes(scene.source, &scene.namespace, name, "Ready").await?;
+    scene.pods().delete(name, &DeleteParams::default()).await?;
+    let cluster = scene.ground.cluster(target)?;
+    until(LONG, "the first pod is gone", async || {
+        let gone = scene.pods().get_opt(name).await?.is_none() && delegates(scene, cluster) == 0;
+        Ok(gone.then_some(()))
+    })
+    .await
+}
+
 /// The pods of one application that nobody has deleted and that have not ended.
 pub(crate) async fn live(scene: &Scene<'_>, app: &str) -> Result<Vec<Pod>> {
     let all = scene.pods().list(&ListParams::default().labels(&format!("app={app}"))).await?.items;
@@ -139,7 +155,7 @@ pub(crate) async fn told(scene: &Scene<'_>, app: &str, node: &str, reason: &str)
 
 pub(crate) async fn pods_that_move_are_replaced_when_their_target_is_cut_off(ground: &Ground) -> Result<()> {
     let scene = Scene::open(ground, "moving").await?;
-    settled(ground).await?;
+    serving(&scene, "target-2").await?;
     let target = ground.cluster("target-2")?;
     let node = virtual_node(ground, "target-2").await?;
     workload(&scene, "Deployment", "web", (6, "Move")).await?;
@@ -181,7 +197,7 @@ pub(crate) async fn w05_pods_that_move_once_wait_for_the_fence_when_an_api_serve
     ground: &Ground,
 ) -> Result<()> {
     let scene = Scene::open(ground, "moving-once").await?;
-    settled(ground).await?;
+    serving(&scene, "target-2").await?;
     let target = ground.cluster("target-2")?;
     let node = virtual_node(ground, "target-2").await?;
     let uid = cluster_uid(&scene, "target-2").await?;

@@ -8,7 +8,9 @@ use e2e::setup::virtual_node;
 use e2e::wait::until;
 use serde_json::json;
 
-use crate::failover::{cluster_target, delegates, elsewhere, exactly, live, on, told, uids, workload};
+use crate::failover::{
+    cluster_target, delegates, elsewhere, exactly, live, on, serving, told, uids, workload,
+};
 use crate::installed::settled;
 use crate::recorder::Life;
 use crate::scene::{LONG, Scene, key, merge};
@@ -45,7 +47,7 @@ pub(crate) async fn w05_pods_with_a_lease_move_by_themselves_and_never_run_twice
     ground: &Ground,
 ) -> Result<()> {
     let scene = Scene::open(ground, "leased").await?;
-    settled(ground).await?;
+    serving(&scene, "target-2").await?;
     let target = ground.cluster("target-2")?;
     let node = virtual_node(ground, "target-2").await?;
     workload(&scene, "Deployment", "web", (6, "MoveOnce/Lease")).await?;
@@ -70,6 +72,7 @@ pub(crate) async fn w05_pods_with_a_lease_move_by_themselves_and_never_run_twice
     let most = most_at_once(&scene.recorder.delegates());
     ensure!(most == 6, "{most} of 6 ran at once");
     // The target serves again, in the next epoch.
+    serving(&scene, "target-2").await?;
     let more = json!({"spec": {"replicas": 10}});
     merge(scene.source, Some(&scene.namespace), ("apps/v1", "Deployment"), "web", more).await?;
     let all = exactly(&scene, "web", 10).await?;
@@ -81,7 +84,7 @@ pub(crate) async fn pods_that_a_cut_target_stopped_are_replaced_when_it_is_back_
     ground: &Ground,
 ) -> Result<()> {
     let scene = Scene::open(ground, "leased-for-a-while").await?;
-    settled(ground).await?;
+    serving(&scene, "target-2").await?;
     let target = ground.cluster("target-2")?;
     let node = virtual_node(ground, "target-2").await?;
     workload(&scene, "Deployment", "web", (6, "MoveOnce/Lease")).await?;
