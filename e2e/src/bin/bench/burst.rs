@@ -16,6 +16,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
+use crate::profile::Profiles;
 use crate::recorder::Recorder;
 use crate::report::{Half, Report};
 use crate::writes::Counters;
@@ -28,7 +29,7 @@ const REST: Duration = Duration::from_secs(15);
 /// Pods for each node, fewer than it could hold.
 pub(crate) const PODS_PER_NODE: usize = 100;
 
-pub(crate) async fn run(pods: usize, targets: usize) -> Result<Report> {
+pub(crate) async fn run(pods: usize, targets: usize, profiles: Option<&Profiles>) -> Result<Report> {
     let names: Vec<String> = (1..=targets).map(|number| format!("target-{number}")).collect();
     let mut clusters = vec![PLAIN, SOURCE];
     clusters.extend(names.iter().map(String::as_str));
@@ -42,19 +43,19 @@ pub(crate) async fn run(pods: usize, targets: usize) -> Result<Report> {
     for target in &names {
         create_many(&ground.cluster(target)?.client, "node", nodes, &Shape::default()).await?;
     }
-    let plain = half(&ground, &[PLAIN], pods).await.context("the plain cluster")?;
+    let plain = half(&ground, &[PLAIN], pods, profiles).await.context("the plain cluster")?;
     eprintln!("plain: {} pods Ready after {:.1?}; installing the chart", plain.ready, plain.duration);
     setup::install(&ground, &[]).await?;
     setup::connect_all(&ground).await?;
     let mut involved = vec![SOURCE];
     involved.extend(names.iter().map(String::as_str));
-    let ours = half(&ground, &involved, pods).await.context("source and targets")?;
+    let ours = half(&ground, &involved, pods, profiles).await.context("source and targets")?;
     ground.check_faults()?;
     Ok(Report { pods, targets, plain, ours })
 }
 
 /// Runs the burst in the first of these clusters and measures all of them.
-async fn half(ground: &Ground, involved: &[&str], pods: usize) -> Result<Half> {
+async fn half(ground: &Ground, involved: &[&str], pods: usize, profiles: Option<&Profiles>) -> Result<Half> {
     let clusters: Vec<&Cluster> = involved.iter().map(|name| ground.cluster(name)).collect::<Result<_>>()?;
     let (first, others) = clusters.split_first().context("no cluster")?;
     let labels = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
@@ -69,15 +70,23 @@ async fn half(ground: &Ground, involved: &[&str], pods: usize) -> Result<Half> {
     let delegates: Vec<Recorder> = others.iter().map(|cluster| Recorder::start(cluster, NAMESPACE)).collect();
     let start = begin(first, pods).await?;
     let mut told = 0;
-    let outcome = until(PATIENCE, &format!("{pods} pods are Ready"), async || {
+    let profiled = async {
+        match profiles {
+            Some(profiles) => profiles.take(&clusters).await,
+            None => Ok(()),
+        }
+    };
+    let what = format!("{pods} pods are Ready");
+    let waited = until(PATIENCE, &what, async || {
         let ready = recorder.ready();
         if ready >= told + pods.div_ceil(5) {
             told = ready;
             eprintln!("  {ready} of {pods} Ready after {:.1?}", start.elapsed());
         }
         Ok((ready >= pods).then(|| start.elapsed()))
-    })
-    .await;
+    });
+    let (outcome, profiled) = tokio::join!(waited, profiled);
+    profiled?;
     let after = Snapshot::take(&clusters).await?;
     if let Err(error) = &outcome {
         eprintln!("{error:#}");

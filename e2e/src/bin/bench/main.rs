@@ -7,6 +7,7 @@
 
 mod burst;
 mod freeze;
+mod profile;
 mod recorder;
 mod report;
 mod scheduler;
@@ -20,6 +21,7 @@ use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use e2e::program;
 use freeze::What;
+use profile::Profiles;
 use scheduler::Plan;
 use tokio::runtime::Runtime;
 
@@ -44,6 +46,9 @@ struct Args {
     /// The program that the work `scheduler` measures; by default the one beside this program.
     #[arg(long)]
     candidate_scheduler: Option<PathBuf>,
+    /// A folder for profiles of the API servers during the work `burst`.
+    #[arg(long)]
+    profiles: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -68,7 +73,8 @@ fn main() -> ExitCode {
 fn run(args: &Args, runtime: &Runtime) -> Result<ExitCode> {
     let (report, is_good) = match args.work {
         Work::Burst => {
-            let report = runtime.block_on(burst::run(args.pods, args.targets))?;
+            let profiles = args.profiles.clone().map(|folder| Profiles { folder });
+            let report = runtime.block_on(burst::run(args.pods, args.targets, profiles.as_ref()))?;
             (report.to_string(), report.is_complete())
         }
         Work::FreezeApiServer => runtime.block_on(freeze::run(args.pods, What::ApiServer))?,
