@@ -22,6 +22,7 @@ use serde_json::json;
 
 use crate::burst::{NAMESPACE, PATIENCE, PODS_PER_NODE, begin, clear};
 use crate::recorder::{Record, Recorder};
+use crate::report::round;
 
 const FROZEN: &str = "target-1";
 const HEALTHY: &str = "target-2";
@@ -57,7 +58,6 @@ pub(crate) async fn run(pods: usize, what: What) -> Result<(String, bool)> {
     let alone = alone(&ground, disturbed.rest).await?;
     ground.check_faults()?;
     let ratio = disturbed.seconds / alone;
-    let round = |value: f64| (value * 1000.0).round() / 1000.0;
     let line = json!({
         "work": match what {
             What::ApiServer => "freeze-api-server",

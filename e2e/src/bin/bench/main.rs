@@ -10,7 +10,10 @@ mod freeze;
 mod profile;
 mod recorder;
 mod report;
+mod resident;
 mod scheduler;
+mod status;
+mod targets;
 mod webhook;
 mod writes;
 
@@ -18,6 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use burst::Load;
 use clap::{Parser, ValueEnum};
 use e2e::program;
 use freeze::What;
@@ -46,15 +50,23 @@ struct Args {
     /// The program that the work `scheduler` measures; by default the one beside this program.
     #[arg(long)]
     candidate_scheduler: Option<PathBuf>,
-    /// A folder for profiles of the API servers during the work `burst`.
+    /// A folder for profiles of the API servers during the works `burst` and `direct`.
     #[arg(long)]
     profiles: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Work {
-    /// All pods at once.
+    /// All pods at once, by a Deployment.
     Burst,
+    /// All pods at once, created one by one.
+    Direct,
+    /// The burst with 1, 2, 3 and 8 targets.
+    Targets,
+    /// Memory and cold starts with many pods at rest.
+    Resident,
+    /// From a change of a delegate's status to the proxy pod.
+    Status,
     /// One of two targets is frozen, by its API server, when half of the pods are bound.
     FreezeApiServer,
     /// The same, by its candidate-scheduler.
@@ -72,11 +84,16 @@ fn main() -> ExitCode {
 
 fn run(args: &Args, runtime: &Runtime) -> Result<ExitCode> {
     let (report, is_good) = match args.work {
-        Work::Burst => {
+        Work::Burst | Work::Direct => {
             let profiles = args.profiles.clone().map(|folder| Profiles { folder });
-            let report = runtime.block_on(burst::run(args.pods, args.targets, profiles.as_ref()))?;
+            let bare = matches!(args.work, Work::Direct);
+            let load = Load { pods: args.pods, bare, profiles: profiles.as_ref() };
+            let report = runtime.block_on(burst::run(load, args.targets))?;
             (report.to_string(), report.is_complete())
         }
+        Work::Targets => runtime.block_on(targets::run(args.pods))?,
+        Work::Resident => runtime.block_on(resident::run(args.pods, args.targets))?,
+        Work::Status => runtime.block_on(status::run())?,
         Work::FreezeApiServer => runtime.block_on(freeze::run(args.pods, What::ApiServer))?,
         Work::FreezeCandidateScheduler => {
             runtime.block_on(freeze::run(args.pods, What::CandidateScheduler))?

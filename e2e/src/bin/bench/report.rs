@@ -28,12 +28,12 @@ pub(crate) struct Half {
 
 impl Half {
     #[expect(clippy::cast_precision_loss, reason = "counts of pods are small")]
-    fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.ready as f64 / self.duration.as_secs_f64()
     }
 
     /// From the first event of a pod to its Ready, sorted.
-    fn latencies(&self) -> Vec<Duration> {
+    pub(crate) fn latencies(&self) -> Vec<Duration> {
         sorted(self.records.iter().filter_map(|(_, record)| Some(record.ready?.duration_since(record.seen))))
     }
 
@@ -44,7 +44,7 @@ impl Half {
     }
 
     /// Pods for which more than one delegate was ever created.
-    fn doubled(&self) -> usize {
+    pub(crate) fn doubled(&self) -> usize {
         let mut count: BTreeMap<&str, usize> = BTreeMap::new();
         for parent in self.delegates.iter().filter_map(|(_, record)| record.parent.as_deref()) {
             *count.entry(parent).or_default() += 1;
@@ -53,12 +53,12 @@ impl Half {
     }
 
     /// Pods that vanished during the burst.
-    fn lost(&self) -> usize {
+    pub(crate) fn lost(&self) -> usize {
         self.records.iter().chain(&self.delegates).filter(|(_, record)| record.gone).count()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of pods are small")]
-    fn writes_per_pod(&self, class: Class, pods: usize) -> f64 {
+    pub(crate) fn writes_per_pod(&self, class: Class, pods: usize) -> f64 {
         let of_class = self.writes.values().flatten().filter(|(key, _)| key.class == class);
         of_class.map(|(_, count)| count).sum::<f64>() / pods as f64
     }
@@ -70,9 +70,16 @@ fn sorted(durations: impl Iterator<Item = Duration>) -> Vec<Duration> {
     durations
 }
 
+/// As people and machines read it.
+pub(crate) fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
 /// Both bursts of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
+    /// The name of the work.
+    pub(crate) load: &'static str,
     pub(crate) pods: usize,
     pub(crate) targets: usize,
     pub(crate) plain: Half,
@@ -134,9 +141,8 @@ impl Display for Report {
         self.plain.tables("plain", self.pods, out)?;
         self.ours.tables("ours", self.pods, out)?;
         let latencies = self.ours.latencies();
-        let round = |value: f64| (value * 1000.0).round() / 1000.0;
         let line = json!({
-            "work": "burst",
+            "work": self.load,
             "pods": self.pods,
             "targets": self.targets,
             "ready": self.ours.ready,

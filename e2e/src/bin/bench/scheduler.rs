@@ -21,6 +21,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::recorder::{Recorder, percentile};
+use crate::report::round;
 
 const CLUSTER: &str = "alone";
 const NAMESPACE: &str = "burst";
@@ -258,7 +259,6 @@ fn report(plan: &Plan, rounds: &[Round]) -> String {
         ]
     };
     let ([rate, cpu, p99], [their_rate, their_cpu, their_p99]) = (of(Subject::Ours), of(Subject::Upstream));
-    let round = |value: f64| (value * 1000.0).round() / 1000.0;
     let line = json!({
         "work": "scheduler", "nodes": plan.nodes, "pods": plan.pods, "rounds": plan.rounds,
         "ours_pods_per_s": round(rate), "upstream_pods_per_s": round(their_rate),

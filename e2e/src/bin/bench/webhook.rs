@@ -15,6 +15,7 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
 use crate::recorder::percentile;
+use crate::report::round;
 
 const COMPONENT: &str = "app.kubernetes.io/component=webhook";
 const REQUESTS: usize = 1000;
@@ -63,10 +64,6 @@ pub(crate) async fn run() -> Result<(String, bool)> {
     ground.check_faults()?;
     let line = json!({"work": "webhook", "pod_bytes": POD_BYTES, "rows": rows});
     Ok((format!("{text}\n{line}\n"), is_good))
-}
-
-fn round(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
 }
 
 /// A client that trusts what the API server trusts, and nothing else.

@@ -12,6 +12,8 @@ use e2e::setup::{SOURCE, targets};
 use e2e::wait::until;
 use tokio::time::sleep;
 
+use crate::refusals::Refusal;
+
 /// Between two faults.
 const CALM: Duration = Duration::from_secs(8);
 /// Shorter than what a Lease lets pass: an API server that is frozen for longer is not what that fence is for.
@@ -61,13 +63,17 @@ enum Fault {
     Cut,
     OneWayOut,
     OneWayBack,
+    Refuse(Refusal),
 }
 
-const FAULTS: [Fault; 7] = [
+const FAULTS: [Fault; 10] = [
     Fault::Cut,
+    Fault::Refuse(Refusal::TooManyRequests),
     Fault::KillApiServer,
+    Fault::Refuse(Refusal::InternalErrors),
     Fault::OneWayOut,
     Fault::FreezeApiServer,
+    Fault::Refuse(Refusal::NoQuota),
     Fault::Compact,
     Fault::OneWayBack,
     Fault::SlowApiServer,
@@ -111,7 +117,8 @@ impl<'a> Planes<'a> {
                 }
                 let target = self.targets.get(dice.below(self.targets.len())).context("no target")?;
                 // Now and then what is not done in a target is done in the source.
-                let in_source = fault != Fault::Cut && dice.below(3) == 0;
+                let of_targets = matches!(fault, Fault::Cut | Fault::Refuse(Refusal::NoQuota));
+                let in_source = !of_targets && dice.below(3) == 0;
                 let cluster = if in_source { self.source } else { target };
                 let is_long = fault == Fault::Cut && long_cuts == 0 && left > LONG_CUT + CUT;
                 long_cuts += usize::from(is_long);
@@ -137,6 +144,7 @@ impl<'a> Planes<'a> {
             }
             Fault::OneWayOut => one_way(self.source, target).await,
             Fault::OneWayBack => one_way(target, self.source).await,
+            Fault::Refuse(refusal) => refusal.lasts(cluster).await,
         }
     }
 

@@ -16,7 +16,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::faults::Dice;
 
-const OF_SOURCE: [&str; 4] = ["webhook", "proxy-scheduler", "feedback-controller", "virtual-kubelet"];
+const OF_SOURCE: [&str; 5] =
+    ["webhook", "proxy-scheduler", "feedback-controller", "follow-controller", "virtual-kubelet"];
 const OF_TARGET: [&str; 3] = ["candidate-scheduler", "chaperon-controller", "source-controller"];
 /// In which each component of each cluster is killed once.
 const ROUND: Duration = Duration::from_secs(45);

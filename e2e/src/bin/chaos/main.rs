@@ -1,4 +1,4 @@
-//! Chaos on real control planes: every component is killed again and again, API servers are killed, frozen and slowed,
+//! Chaos on real control planes: every component is killed again and again, API servers are killed, frozen, slowed and refuse,
 //! etcd is compacted, networks are parted in both directions or in one, while Deployments, StatefulSets, Jobs and bare
 //! pods come and go. A recorder that watches all clusters directly counts what must not happen.
 //!
@@ -9,6 +9,7 @@
 mod faults;
 mod kills;
 mod recorder;
+mod refusals;
 mod tally;
 mod work;
 
