@@ -1,5 +1,6 @@
 //! One call per action.
 
+mod claims;
 mod evict;
 mod storage;
 mod tell;
@@ -69,6 +70,11 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
             result
         }
         Action::BindStorage { pod, write, .. } => storage::bind(context, pod, write).await,
+        Action::BindClaim { pod, uid, work } => match claims::bind(context, pod, uid, work).await {
+            Ok(outcome) => return outcome,
+            Err(error) => Err(error),
+        },
+        Action::Deallocate { claim, uid } => claims::deallocate(context, claim, uid).await,
         Action::RefusePod { pod, uid, version, reason, message, since, nomination } => {
             info!(object = %pod, reason = %message, "fits nowhere");
             let mut patch = refusal(context.clock.now(), (uid, version), message, since.as_deref());
@@ -101,6 +107,8 @@ fn kind(action: &Action) -> &'static str {
         Action::Refuse { .. } => "refuse",
         Action::Bind { .. } => "bind",
         Action::BindStorage { .. } => "bind_storage",
+        Action::BindClaim { .. } => "bind_claim",
+        Action::Deallocate { .. } => "deallocate",
         Action::RefusePod { .. } => "refuse_pod",
         Action::Unnominate { .. } => "unnominate",
         Action::Disrupt(_) => "disrupt",

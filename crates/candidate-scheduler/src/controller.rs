@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{
     Service, ServiceAccount,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::resource::v1::DeviceClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource, ResourceExt};
@@ -29,7 +29,9 @@ use tracing::{info, warn};
 
 use crate::apply::{Context, apply};
 use crate::metrics::Metrics;
-use crate::observe::{BudgetSeen, Change, ChaperonSeen, Name, NodeSeen, PodSeen, Read, Seen, StorageSeen};
+use crate::observe::{
+    BudgetSeen, Change, ChaperonSeen, ClaimsSeen, Name, NodeSeen, PodSeen, Read, Seen, StorageSeen,
+};
 use crate::plan::{Action, CALLS, Model, Outcome, Settings};
 use runtime::standby::Term;
 
@@ -186,6 +188,13 @@ impl Watches<'_> {
         self.objects::<StatefulSet>(&mut tasks, Config::default());
         if settings.devices {
             self.objects::<DeviceClass>(&mut tasks, Config::default());
+        }
+        if let Some(rules) = settings.claims {
+            self.objects::<ResourceClaim>(&mut tasks, Config::default());
+            self.objects::<ResourceSlice>(&mut tasks, Config::default());
+            if rules {
+                self.objects::<DeviceTaintRule>(&mut tasks, Config::default());
+            }
         }
         if settings.storage {
             self.storage(&mut tasks);
@@ -377,8 +386,11 @@ impl Reduce for DeviceClass {
     type Key = Arc<str>;
 
     fn reduce(&self) -> scheduling::DeviceClass {
-        let resource = self.spec.as_ref().and_then(|spec| spec.extended_resource_name.as_deref());
-        scheduling::DeviceClass { name: self.key(), resource: resource.map(Arc::from) }
+        let value = serde_json::to_value(self).unwrap_or_default();
+        scheduling::DeviceClass::parse(&value).unwrap_or_else(|error| {
+            warn!(object = %self.name_any(), error = %Chain(&error), "cannot be read; no device belongs to it");
+            scheduling::DeviceClass::unreadable(&self.name_any(), &error)
+        })
     }
 
     fn key(&self) -> Arc<str> {
@@ -421,16 +433,16 @@ owners!(
     StatefulSet: |set| json!(set.spec.selector)
 );
 
-/// Kinds whose objects say where storage is.
-macro_rules! storage {
-    ($($kind:ident: $left:ident, $seen:ident),*) => {$(
+/// Kinds of which a part may not be readable.
+macro_rules! readable {
+    ($($kind:ident: $left:ty, $seen:expr),*) => {$(
         impl Reduce for $kind {
-            type Left = Read<volumes::$left>;
+            type Left = Read<$left>;
             type Key = Name;
 
-            fn reduce(&self) -> Read<volumes::$left> {
+            fn reduce(&self) -> Read<$left> {
                 let value = serde_json::to_value(self).unwrap_or_default();
-                let read = volumes::$left::parse(&value);
+                let read = <$left>::parse(&value);
                 if let Err(error) = &read {
                     warn!(object = %self.key(), error = %Chain(error), "cannot be read; it is as if it did not exist");
                 }
@@ -441,21 +453,25 @@ macro_rules! storage {
                 Name::new(&self.namespace().unwrap_or_default(), &self.name_any())
             }
 
-            fn wrap(change: Change<Read<volumes::$left>, Name>) -> Seen {
-                Seen::Storage(StorageSeen::$seen(change))
+            fn wrap(change: Change<Read<$left>, Name>) -> Seen {
+                let wrap: fn(Change<Read<$left>, Name>) -> Seen = $seen;
+                wrap(change)
             }
         }
     )*};
 }
 
-storage!(
-    PersistentVolumeClaim: Claim, Claim,
-    PersistentVolume: PersistentVolume, Volume,
-    StorageClass: StorageClass, Class,
-    CSINode: CsiNode, CsiNode,
-    CSIDriver: CsiDriver, CsiDriver,
-    CSIStorageCapacity: StorageCapacity, Capacity,
-    VolumeAttachment: VolumeAttachment, Attachment
+readable!(
+    PersistentVolumeClaim: volumes::Claim, |change| Seen::Storage(StorageSeen::Claim(change)),
+    PersistentVolume: volumes::PersistentVolume, |change| Seen::Storage(StorageSeen::Volume(change)),
+    StorageClass: volumes::StorageClass, |change| Seen::Storage(StorageSeen::Class(change)),
+    CSINode: volumes::CsiNode, |change| Seen::Storage(StorageSeen::CsiNode(change)),
+    CSIDriver: volumes::CsiDriver, |change| Seen::Storage(StorageSeen::CsiDriver(change)),
+    CSIStorageCapacity: volumes::StorageCapacity, |change| Seen::Storage(StorageSeen::Capacity(change)),
+    VolumeAttachment: volumes::VolumeAttachment, |change| Seen::Storage(StorageSeen::Attachment(change)),
+    ResourceClaim: scheduling::ResourceClaim, |change| Seen::Claims(ClaimsSeen::Claim(change)),
+    ResourceSlice: scheduling::ResourceSlice, |change| Seen::Claims(ClaimsSeen::Slice(change)),
+    DeviceTaintRule: scheduling::DeviceTaintRule, |change| Seen::Claims(ClaimsSeen::Rule(change))
 );
 
 async fn forward(

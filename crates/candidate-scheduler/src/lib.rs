@@ -2,7 +2,7 @@
 //!
 //! **Watches** nodes, unfinished pods, namespaces, PodDisruptionBudgets, DeviceClasses where the cluster knows them, and
 //! whom Services, ReplicationControllers, ReplicaSets and StatefulSets select; if it has profiles besides that of
-//! delegates PersistentVolumeClaims, PersistentVolumes, StorageClasses, and what CSI drivers say of nodes and storage; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
+//! delegates PersistentVolumeClaims, PersistentVolumes, StorageClasses, what CSI drivers say of nodes and storage, ResourceClaims, ResourceSlices and DeviceTaintRules; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
 //! quotas, limit ranges and admission webhooks only that they changed.
 //!
 //! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
@@ -10,7 +10,8 @@
 //! pods with its scheduler names that have no node yet, and the same condition on those that fit nowhere, with the node
 //! that room is made on (`nominatedNodeName`); on pods of lower priority the condition `DisruptionTarget` before it
 //! deletes them to make that room, and an event `Preempted`; of a pod of such a profile that needs storage the `claimRef`
-//! of PersistentVolumes, or on its claims the annotation `selected-node`; the ClusterSummary `singleton`.
+//! of PersistentVolumes, or on its claims the annotation `selected-node`; on its ResourceClaims the finalizer
+//! `delete-protection`, devices, and the pod that may use them; the ClusterSummary `singleton`.
 //!
 //! **Promises**
 //! - A PodChaperon is scheduled as if it were the pod that admission would make of it, which a dry run tells.
@@ -21,10 +22,11 @@
 //!   forgets which nodes those were, but keeps none of them reserved.
 //! - A refusal is written only on the state that it is about, and never once a node is reserved.
 //! - After a restart everything that was promised is counted again before anything is decided.
-//! - A pod that needs what this release does not know (resource claims, extended resources that only a DeviceClass
-//!   stands for, or any storage of a delegate) is refused in words, never placed.
-//! - A pod is bound only when its storage is. What was written for it stays when it is scheduled again, so that a crash
-//!   between any two writes costs a try and no storage.
+//! - A pod that needs what this release does not know (extended resources that only a DeviceClass stands for; any
+//!   storage or resource claim of a delegate) is refused in words, never placed.
+//! - A pod is bound only when its storage is, and its claims have their devices. What was written for it stays when it
+//!   is scheduled again, so that a crash between any two writes costs a try and neither storage nor devices.
+//! - No device is given to two claims: from the decision until it is seen in the claim, it is promised.
 //! - Real pods make pods of lower priority go as upstream's do, with its budgets, choices and words. A PodChaperon never
 //!   does, and nobody takes what was promised to one.
 //! - No event `Scheduled` is written for delegates: their PodChaperon tells the story. Pods of other profiles get
@@ -120,6 +122,21 @@ pub const RIGHTS: &[Right] = &[
         &["list", "watch"],
         "which extended resources nodes do not count themselves",
     ),
+    right(
+        DEVICES,
+        "resourceclaims",
+        &["get", "list", "watch", "patch"],
+        "which devices pods of other profiles than delegates' ask for and have; protects those that get some",
+    ),
+    right(
+        DEVICES,
+        "resourceclaims/status",
+        &["patch"],
+        "gives them their devices, and takes back what nobody uses",
+    ),
+    right(DEVICES, "resourceclaims/binding", &["patch"], "what recent API servers ask of who gives devices"),
+    right(DEVICES, "resourceslices", &["list", "watch"], "which devices there are"),
+    right(DEVICES, "devicetaintrules", &["list", "watch"], "which devices must not be given"),
     right("policy", "poddisruptionbudgets", &["list", "watch"], "whom to spare when room is made"),
     right(
         "events.k8s.io",
@@ -168,6 +185,13 @@ pub async fn serve_with(runtime: Runtime, args: Args, extension: Extension) -> a
     let Some(chaperons) = mode.is_target(&runtime).await else { return Ok(()) };
     let Some(devices) = mode::has_devices(&runtime).await else { return Ok(()) };
     let storage = config.profiles.iter().any(|profile| profile.scheduler_name != keys::CANDIDATE_SCHEDULER);
+    let claims = match devices && storage {
+        true => {
+            let Some(rules) = mode::has_rules(&runtime).await else { return Ok(()) };
+            Some(rules)
+        }
+        false => None,
+    };
     let settings = Settings {
         reserved_seconds: args.reserved_seconds,
         config,
@@ -175,6 +199,7 @@ pub async fn serve_with(runtime: Runtime, args: Args, extension: Extension) -> a
         storage,
         owners: true,
         devices,
+        claims,
         extension,
         ..Settings::default()
     };
@@ -185,6 +210,7 @@ pub async fn serve_with(runtime: Runtime, args: Args, extension: Extension) -> a
         chaperons,
         storage,
         devices,
+        claims,
     };
     standby.begin();
     let work = |stop| lead(runtime.clone(), settings.clone(), metrics.clone(), stop);

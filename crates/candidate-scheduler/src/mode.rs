@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::PodChaperon;
-use k8s_openapi::api::resource::v1::DeviceClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule};
 use kube::Resource;
 use runtime::{Chain, Runtime};
 use tracing::{info, warn};
@@ -40,6 +40,12 @@ impl Mode<'_> {
 /// answered.
 pub(crate) async fn has_devices(runtime: &Runtime) -> Option<bool> {
     asked::<DeviceClass>(runtime).await
+}
+
+/// Whether the cluster has DeviceTaintRules, which came later than DeviceClasses. None if the process was asked to stop
+/// before it had answered.
+pub(crate) async fn has_rules(runtime: &Runtime) -> Option<bool> {
+    asked::<DeviceTaintRule>(runtime).await
 }
 
 /// Whether the cluster knows a kind. None if the process was asked to stop before it had answered.

@@ -9,7 +9,10 @@ use api::{ClusterSummary, keys, raw};
 use scheduling::volumes::{
     Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass, VolumeAttachment,
 };
-use scheduling::{Budget, DeviceClass, Labels, NodeInfo, Owner, OwnerKind, PodInfo};
+use scheduling::{
+    Budget, DeviceClass, DeviceTaintRule, Labels, NodeInfo, Owner, OwnerKind, PodInfo, ResourceClaim,
+    ResourceSlice,
+};
 use serde_json::{Value, json};
 
 /// Namespace and name of an object.
@@ -300,6 +303,14 @@ impl StorageSeen {
     pub const KINDS: usize = 7;
 }
 
+/// What a watch saw of resource claims and of the devices that drivers have.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClaimsSeen {
+    Claim(Change<Read<ResourceClaim>, Name>),
+    Slice(Change<Read<ResourceSlice>, Name>),
+    Rule(Change<Read<DeviceTaintRule>, Name>),
+}
+
 /// Something that the watches saw.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Seen {
@@ -312,6 +323,8 @@ pub enum Seen {
     Storage(StorageSeen),
     /// Services or controllers of pods.
     Owners(OwnerKind, Change<Owner, Name>),
+    /// Resource claims, and the devices that drivers have.
+    Claims(ClaimsSeen),
     /// Which extended resources come from devices.
     Devices(Change<DeviceClass, Arc<str>>),
     Summary(Option<Box<ClusterSummary>>),

@@ -13,6 +13,7 @@ mod pods;
 mod preemption;
 mod refusals;
 mod reservations;
+mod resource_claims;
 mod retries;
 mod storage;
 mod story;
@@ -38,6 +39,7 @@ pub use calls::{Action, Admission, Eviction, Outcome, Story};
 use chaperons::Chaperon;
 use pods::Pod;
 use preemption::Room;
+use resource_claims::Grant;
 pub use story::{Attempt, Ended, Waiting};
 use summary::Publication;
 use templates::Template;
@@ -78,6 +80,9 @@ pub struct Settings {
     pub owners: bool,
     /// DeviceClasses are watched, and nothing is decided before they were seen.
     pub devices: bool,
+    /// Resource claims and what drivers have are watched (and DeviceTaintRules, if that is true), and nothing is decided
+    /// before they were seen. Without, pods with resource claims are refused; promises and delegates are in any case.
+    pub claims: Option<bool>,
     pub extension: Extension,
 }
 
@@ -93,6 +98,7 @@ impl Default for Settings {
             storage: false,
             owners: false,
             devices: false,
+            claims: None,
             extension: nothing_more,
         }
     }
@@ -130,6 +136,7 @@ struct Synced {
     storage: storage::Listed,
     owners: BTreeSet<OwnerKind>,
     devices: bool,
+    claims: resource_claims::Listed,
 }
 
 impl Synced {
@@ -138,7 +145,8 @@ impl Synced {
         let owners = !settings.owners || OwnerKind::ALL.iter().all(|kind| self.owners.contains(kind));
         let storage = !settings.storage || self.storage.len() == StorageSeen::KINDS;
         let devices = self.devices || !settings.devices;
-        self.nodes && self.pods && chaperons && owners && storage && devices && self.budgets
+        let claims = settings.claims.is_none_or(|rules| self.claims.len() == 2 + usize::from(rules));
+        self.nodes && self.pods && claims && chaperons && owners && storage && devices && self.budgets
     }
 }
 
@@ -167,6 +175,8 @@ pub struct Model {
     pods: HashMap<Name, Pod>,
     /// The delegate of each chaperon, by the chaperon's UID.
     delegates: HashMap<Arc<str>, Name>,
+    /// Resource claims that pods wait for, by the pod's UID.
+    grants: HashMap<Arc<str>, Grant>,
     /// Storage that pods wait for.
     bindings: BTreeMap<Name, Binding>,
     /// What they wait for may have happened.
@@ -203,15 +213,20 @@ pub struct Model {
 
 impl Model {
     pub fn new(settings: Settings) -> Self {
+        let mut snapshot = Snapshot::default();
+        if settings.claims.is_some() {
+            snapshot.devices_mut().follow();
+        }
         Self {
             profiles: profiles(&settings),
             cache: Cache::default(),
-            snapshot: Snapshot::default(),
+            snapshot,
             queue: Queue::new(settings.config.backoff),
             settings,
             chaperons: HashMap::new(),
             pods: HashMap::new(),
             delegates: HashMap::new(),
+            grants: HashMap::new(),
             bindings: BTreeMap::new(),
             storage_touched: false,
             rooms: HashMap::new(),
@@ -253,6 +268,7 @@ impl Model {
             Seen::Storage(seen) => self.see_storage(seen, now),
             Seen::Owners(kind, change) => self.see_owners(kind, change),
             Seen::Devices(change) => self.see_devices(change, now),
+            Seen::Claims(seen) => self.see_claims(seen, now),
             Seen::Summary(summary) => self.publication.seen(summary),
             Seen::Admission(namespace) => self.forget_admission(namespace.as_deref()),
         }
@@ -273,6 +289,7 @@ impl Model {
                 | Action::Refuse { .. }
                 | Action::Bind { .. }
                 | Action::BindStorage { .. }
+                | Action::BindClaim { .. }
                 | Action::RefusePod { .. }
                 | Action::Unnominate { .. }
                 | Action::Disrupt(_)
@@ -281,7 +298,10 @@ impl Model {
             ) => {
                 self.repeat_later(action, now + RETRY_MS);
             }
-            (action @ (Action::Refuse { .. } | Action::RefusePod { .. }), Outcome::Conflict) => {
+            (
+                action @ (Action::Refuse { .. } | Action::RefusePod { .. } | Action::BindClaim { .. }),
+                Outcome::Conflict,
+            ) => {
                 self.repeat_later(action, now + CHANGED_MS);
             }
             (Action::Reserve { chaperon, uid, node, attempt, .. }, outcome) => {
@@ -297,12 +317,13 @@ impl Model {
             (Action::BindStorage { pod, uid, write }, outcome) => {
                 self.storage_written((&pod, &uid), &write, outcome, now);
             }
+            (Action::BindClaim { uid, work, .. }, outcome) => self.claim_written(&uid, &work, outcome, now),
             (Action::RefusePod { pod, uid, .. }, outcome) => self.pod_refusal_ended(&pod, &uid, &outcome),
             (Action::Disrupt(eviction), outcome) => self.disrupt_ended(eviction, &outcome, now),
             (Action::Evict(eviction), outcome) => self.evict_ended(eviction, &outcome, now),
             (Action::Tell(story), outcome) => self.telling_ended(&story.pod, &story.event, &outcome),
             (Action::TellAgain { pod, event, .. }, outcome) => self.telling_ended(&pod, &event, &outcome),
-            (Action::Unnominate { .. } | Action::TellVictim(_), _) => {}
+            (Action::Unnominate { .. } | Action::TellVictim(_) | Action::Deallocate { .. }, _) => {}
             (Action::CreateSummary(_) | Action::PatchSummary(_), outcome) => {
                 self.publication.ended(&outcome, now);
             }
@@ -499,7 +520,14 @@ impl Model {
     /// The best node for one pod, one of `avoided` only if no other fits.
     fn choose(&mut self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Box<Diagnosis>> {
         let delegate = pod.spec.scheduler_name == keys::CANDIDATE_SCHEDULER;
-        if let Some(diagnosis) = self.refuse_storage(pod).filter(|_| delegate || !self.settings.storage) {
+        let mut refusals = Vec::new();
+        if delegate || !self.settings.storage {
+            refusals = pod.spec.storage_refusals();
+        }
+        if delegate {
+            refusals.extend(pod.spec.claim_refusal());
+        }
+        if let Some(diagnosis) = self.refused(&refusals) {
             return Err(Box::new(diagnosis));
         }
         let framework = self.profiles.of(pod);
@@ -515,7 +543,13 @@ impl Model {
     /// Of delegates, claims are not understood between clusters yet, so that one that has some is placed nowhere, rather
     /// than wrongly.
     fn refuse_storage(&self, pod: &PodInfo) -> Option<Diagnosis> {
-        let refusals = pod.spec.storage_refusals();
+        let mut refusals = pod.spec.storage_refusals();
+        refusals.extend(pod.spec.claim_refusal());
+        self.refused(&refusals)
+    }
+
+    /// A no to all nodes in these words; None without any.
+    fn refused(&self, refusals: &[String]) -> Option<Diagnosis> {
         if refusals.is_empty() {
             return None;
         }

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{
     Service, ServiceAccount,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::resource::v1::DeviceClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::{Client, Resource};
 use runtime::admin::Readiness;
@@ -39,6 +39,8 @@ pub(crate) struct Standby<'a> {
     pub(crate) storage: bool,
     /// The cluster has DeviceClasses.
     pub(crate) devices: bool,
+    /// Resource claims are watched; and DeviceTaintRules, if that is true.
+    pub(crate) claims: Option<bool>,
 }
 
 impl Standby<'_> {
@@ -75,6 +77,10 @@ impl Standby<'_> {
         let target = target.into_iter().filter(|_| self.chaperons);
         let storage = storage.into_iter().filter(|_| self.storage);
         let devices = self.devices.then(name::<DeviceClass>);
+        let claims = [name::<ResourceClaim>(), name::<ResourceSlice>()];
+        let claims = claims.into_iter().filter(|_| self.claims.is_some());
+        let rules = (self.claims == Some(true)).then(name::<DeviceTaintRule>);
+        let devices = devices.into_iter().chain(claims).chain(rules);
         for kind in everywhere.into_iter().chain(target).chain(storage).chain(devices) {
             self.readiness.set(kind, false);
         }
@@ -96,6 +102,9 @@ impl Standby<'_> {
         self.check_kind::<ReplicaSet>().await;
         self.check_kind::<StatefulSet>().await;
         self.check_kind::<DeviceClass>().await;
+        self.check_kind::<ResourceClaim>().await;
+        self.check_kind::<ResourceSlice>().await;
+        self.check_kind::<DeviceTaintRule>().await;
         self.check_kind::<PersistentVolumeClaim>().await;
         self.check_kind::<PersistentVolume>().await;
         self.check_kind::<StorageClass>().await;
@@ -156,7 +165,9 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let client = refusing(words);
-            let standby = Standby { client: &client, readiness: &readiness, chaperons, storage, devices };
+            let claims = devices.then_some(true);
+            let standby =
+                Standby { client: &client, readiness: &readiness, chaperons, storage, devices, claims };
             standby.begin();
             standby.check().await;
         });
@@ -168,7 +179,7 @@ mod tests {
         assert!(missing(&["nothing"]).is_empty());
         assert_eq!(missing(&["podchaperons"]), ["podchaperons"]);
         assert_eq!(missing(&["/nodes", "watch="]), ["nodes"], "a right to list alone is too little");
-        assert_eq!(missing(&["/"]).len(), 23, "every watch has a condition of its own");
+        assert_eq!(missing(&["/"]).len(), 26, "every watch has a condition of its own");
     }
 
     #[test]

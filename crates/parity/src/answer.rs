@@ -104,6 +104,9 @@ pub struct Answer {
     /// Ours only: where the short way that services take disagrees with the long one that names every reason.
     #[serde(skip)]
     pub contradiction: String,
+    /// Ours only: the claim, namespace and name, of which devices are taken back.
+    #[serde(skip)]
+    pub deallocate: Option<(String, String)>,
     /// Present if room was to be made and the pod fits nowhere.
     #[serde(default)]
     pub preemption: Option<Preemption>,
@@ -145,6 +148,7 @@ impl Answer {
             node: String::new(),
             writes: Vec::new(),
             contradiction: String::new(),
+            deallocate: None,
             preemption: None,
         }
     }

@@ -6,12 +6,9 @@ use serde_json::Value;
 
 use crate::answer::{Answer, Preemption, Verdict};
 
-/// Plugin that refuses what this project cannot schedule.
-const SUPPORTED: &str = "Supported";
-
 /// Says in one line each where the project's answer differs from upstream's; empty if nowhere.
 #[must_use]
-pub fn differences(document: &Value, pod: &Value, ours: &Answer, upstream: &Answer) -> Vec<String> {
+pub fn differences(document: &Value, ours: &Answer, upstream: &Answer) -> Vec<String> {
     let mut found = Vec::new();
     if !ours.contradiction.is_empty() {
         found.push(format!("contradiction: {}", ours.contradiction));
@@ -20,11 +17,7 @@ pub fn differences(document: &Value, pod: &Value, ours: &Answer, upstream: &Answ
         found.push(format!("answered about {}, upstream about {}", ours.pod, upstream.pod));
         return found;
     }
-    let some_nodes = document["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty());
-    if needs_refusal(pod) && ours.verdict != Verdict::Gated && some_nodes {
-        if ours.pre_filter.as_ref().is_none_or(|no| no.plugin != SUPPORTED) {
-            found.push("needs a resource claim and was not refused for it".to_owned());
-        }
+    if broken_for_preemption(ours, upstream) {
         return found;
     }
     if ours.verdict != upstream.verdict {
@@ -53,6 +46,18 @@ pub fn differences(document: &Value, pod: &Value, ours: &Answer, upstream: &Answ
     found.extend(nodes(ours, upstream));
     found.extend(preemption(document, ours, upstream));
     found
+}
+
+/// The plugin's error that ends upstream's search for room when it meets a claim that is broken on one node. Here that
+/// node is one where no room can be made.
+const BROKEN_CLAIM: &str = "running \"DynamicResources\" filter plugin: ";
+
+fn broken_for_preemption(ours: &Answer, upstream: &Answer) -> bool {
+    let problem = upstream.message.strip_prefix(BROKEN_CLAIM).filter(|_| upstream.verdict == Verdict::Error);
+    problem.is_some_and(|problem| {
+        let told = ours.message.split_once(" preemption: ").is_some_and(|(_, told)| told.contains(problem));
+        told && ours.verdict == Verdict::Unschedulable
+    })
 }
 
 /// Upstream's text, apart from what is chance or a defect in it.
@@ -111,11 +116,6 @@ fn preemption(document: &Value, ours: &Answer, upstream: &Answer) -> Option<Stri
 #[must_use]
 pub fn subject(difference: &str) -> &str {
     difference.split([':', ' ']).next().unwrap_or_default()
-}
-
-/// Pods that this project must not schedule by itself.
-fn needs_refusal(pod: &Value) -> bool {
-    pod["spec"]["resourceClaims"].as_array().is_some_and(|claims| !claims.is_empty())
 }
 
 /// Upstream names the plugin of a no to all nodes, unless several restrictions had nothing in common.

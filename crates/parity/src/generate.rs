@@ -5,6 +5,7 @@
 //! documents, so that rare combinations appear: full and empty clusters, one zone or five, few labels or many.
 
 mod config;
+mod devices;
 mod node;
 mod placement;
 mod pod;
@@ -35,6 +36,8 @@ pub struct Parts {
     pub profiles: bool,
     /// Let PostFilter make room.
     pub preemption: bool,
+    /// Devices, and claims for them.
+    pub devices: bool,
 }
 
 /// How a document's objects are drawn.
@@ -136,8 +139,33 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
         };
         pending.push(pod);
     }
+    if parts.devices && number % 4 == 2 {
+        claims_for(seed, number, &theme, &mut pending, &mut document);
+    }
     document.insert("pending".to_owned(), json!(pending));
     Value::Object(document)
+}
+
+/// Adds devices, and claims to most pods. The choices are drawn apart, so that the rest of a document does not depend
+/// on whether there are any.
+fn claims_for(
+    seed: u64,
+    number: u64,
+    theme: &Theme,
+    pending: &mut [Value],
+    document: &mut Map<String, Value>,
+) {
+    let mut random = Random::new(!seed, number);
+    if theme.parts.preemption {
+        // Taking devices back is PostFilter's.
+        document.insert("preempt".to_owned(), json!(true));
+    }
+    let devices = devices::add(&mut random, theme, document);
+    for pod in pending {
+        if random.chance(75) {
+            devices.give(&mut random, pod, document);
+        }
+    }
 }
 
 /// All namespaces, now and then without one that pods live in.

@@ -51,10 +51,10 @@ struct Args {
 
 /// What the comparison covers.
 const PARTS: Parts =
-    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true };
+    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true, devices: true };
 
 const EVERYTHING: Parts =
-    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true };
+    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true, devices: true };
 
 /// Differences that are printed in full.
 const SHOWN: usize = 10;

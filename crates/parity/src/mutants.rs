@@ -185,6 +185,54 @@ pub const MUTANTS: &[Mutant] = &[
         "sort_by_key(|volume| volume.capacity);",
         "sort_by_key(|volume| std::cmp::Reverse(volume.capacity));",
     ),
+    mutant(
+        "devices that somebody has are given again",
+        "devices/allocator.rs",
+        "|| self.devices.allocated().has_whole(&Self::id(slice, device))",
+        "|| self.devices.allocated().has_whole(&Self::id(slice, device)) && device.shareable",
+    ),
+    mutant(
+        "the oldest generation of a pool counts",
+        "devices/pool.rs",
+        "if slice.generation > generation {",
+        "if slice.generation < generation {",
+    ),
+    mutant(
+        "every alternative is as good as the first",
+        "plugins/dynamic_resources.rs",
+        "score += ALTERNATIVES - index;",
+        "score += ALTERNATIVES;",
+    ),
+    mutant(
+        "devices need not match",
+        "devices/common.rs",
+        "is_none_or(|first| same(value, first))",
+        "is_none_or(|first| same(value, first) || !same(value, first))",
+    ),
+    mutant(
+        "a device with NoSchedule is given",
+        "devices/slice.rs",
+        "\"NoSchedule\" | \"NoExecute\")",
+        "\"NoExecute\")",
+    ),
+    mutant(
+        "partitions take from counters of their own",
+        "devices/allocator.rs",
+        "*left >= taken.copied().unwrap_or_default()",
+        "*left >= taken.copied().unwrap_or_default() || !left.is_negative()",
+    ),
+    mutant(
+        "a part may be larger than what is left",
+        "devices/capacity.rs",
+        "        sum <= capacity.value",
+        "        sum <= capacity.value || !sum.is_zero()",
+    ),
+    mutant(
+        "a missing attribute is told in other words",
+        "devices/selector.rs",
+        "\"no such key: {key}.",
+        "\"no key: {key}.",
+    ),
 ];
 
 impl Mutant {

@@ -10,10 +10,15 @@ use scheduling::volumes::{
     Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass, VolumeAttachment,
 };
 use scheduling::{
-    Budget, Cache, Code, Diagnosis, FieldError, Framework, Judge, NodeInfo, NodeRefusal, Nomination, Owner,
-    OwnerKind, PodInfo, Profiles, Selection, Snapshot, VolumeWrite,
+    Budget, Cache, Code, DeviceClass, DeviceTaintRule, Diagnosis, FieldError, Framework, Judge, NodeInfo,
+    NodeRefusal, Nomination, Owner, OwnerKind, PodInfo, Profiles, ResourceClaim, ResourceSlice, Selection,
+    Snapshot, VolumeWrite,
 };
 use serde_json::Value;
+
+mod claims;
+
+use claims::Claims;
 
 use crate::answer::{Answer, Candidate, Preemption, Refusal, Refused, Verdict};
 
@@ -35,6 +40,7 @@ pub fn answers(document: &Value) -> Result<Vec<Answer>> {
     if sequence {
         pods.sort_by_key(|pod| Reverse(pod.spec.priority));
     }
+    let mut claims = Claims::read(document);
     let mut answers = Vec::with_capacity(pods.len());
     let mut caches = HashMap::new();
     for pod in pods {
@@ -45,7 +51,12 @@ pub fn answers(document: &Value) -> Result<Vec<Answer>> {
         if sequence && let Some(best) = answer.best.first().filter(|_| answer.verdict == Verdict::Schedulable)
         {
             answer.node.clone_from(best);
+            let writes = claims.bind(profiles.of(&pod), &mut snapshot, &pod, best)?;
             assume(&profiles, &mut snapshot, pod, &mut answer)?;
+            answer.writes.extend(writes);
+            answer.writes.sort_unstable();
+        } else if sequence && let Some(claim) = answer.deallocate.take() {
+            claims.take_back(&mut snapshot, &claim, &pod)?;
         }
         answers.push(answer.sorted());
     }
@@ -118,6 +129,7 @@ fn snapshot(document: &Value) -> Result<Snapshot> {
         }
     }
     storage(document, &mut snapshot)?;
+    devices(document, &mut snapshot)?;
     for budget in read(document, "podDisruptionBudgets", Budget::parse)? {
         snapshot.budgets_mut().set(budget);
     }
@@ -158,6 +170,24 @@ fn storage(document: &Value, snapshot: &mut Snapshot) -> Result<()> {
     Ok(())
 }
 
+fn devices(document: &Value, snapshot: &mut Snapshot) -> Result<()> {
+    for class in read(document, "deviceClasses", DeviceClass::parse)? {
+        snapshot.set_device_class(class);
+    }
+    let devices = snapshot.devices_mut();
+    devices.follow();
+    for slice in read(document, "resourceSlices", ResourceSlice::parse)? {
+        devices.set_slice(slice);
+    }
+    for rule in read(document, "deviceTaintRules", DeviceTaintRule::parse)? {
+        devices.set_rule(rule);
+    }
+    for claim in read(document, "resourceClaims", ResourceClaim::parse)? {
+        devices.set_claim(claim);
+    }
+    Ok(())
+}
+
 fn answer(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> Answer {
     if let Err(no) = judge.pre_enqueue(pod) {
         let mut answer = Answer::new(Verdict::Gated);
@@ -174,6 +204,8 @@ fn answer(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> Answer {
         }
         Err(diagnosis) => {
             let mut answer = refused(&diagnosis);
+            let deallocate = diagnosis.deallocate.as_ref();
+            answer.deallocate = deallocate.map(|(home, name)| (home.to_string(), name.to_string()));
             // Without nodes there is nothing to preempt on.
             answer.preemption = (preempt && diagnosis.node_count > 0).then(|| preemption(&diagnosis));
             answer

@@ -209,12 +209,7 @@ pub fn compare(document: &Value, upstream: &[Answer]) -> Result<Vec<(String, Vec
     let sequence = document["sequence"].as_bool().unwrap_or_default();
     let mut failures = Vec::new();
     for (ours, upstream) in ours.iter().zip(&upstream) {
-        let pod = ours::list(document, "pending").iter().find(|pod| {
-            let metadata = &pod["metadata"];
-            let namespace = metadata["namespace"].as_str().unwrap_or("default");
-            format!("{namespace}/{}", metadata["name"].as_str().unwrap_or_default()) == upstream.pod
-        });
-        let differences = differences(document, pod.unwrap_or(&Value::Null), ours, upstream);
+        let differences = differences(document, ours, upstream);
         if !differences.is_empty() {
             failures.push((upstream.pod.clone(), differences));
             if sequence {

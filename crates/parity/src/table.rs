@@ -33,8 +33,7 @@ const EXPECTED: &[(&str, &[Deed])] = &[
     ("VolumeZone", &[Refused, Passed]),
     ("PodTopologySpread", &[Refused, Passed, Decided]),
     ("InterPodAffinity", &[Refused, Passed, Decided]),
-    // Pods with resource claims, which ours never schedules.
-    ("DynamicResources", &[Refused]),
+    ("DynamicResources", &[Refused, Passed, Decided]),
     ("NodeDeclaredFeatures", &[Refused, Passed]),
     ("DefaultPreemption", &[Refused, Passed]),
     ("NodeResourcesBalancedAllocation", &[Decided]),

@@ -183,7 +183,7 @@ fn hold(info: &PodInfo, unreadable: Option<String>) -> Hold {
         return Hold::Because(reason);
     }
     let mut unsupported = info.spec.storage_refusals();
-    unsupported.extend_from_slice(&info.spec.unsupported);
+    unsupported.extend(info.spec.claim_refusal());
     if !unsupported.is_empty() {
         return Hold::Because(unsupported.join(", "));
     }

@@ -1,69 +1,32 @@
-//! DeviceClasses: which extended resources come from a driver's devices, and not from the node's own count.
+//! Devices that drivers have, and the claims by which pods get them (dynamic resource allocation).
+//!
+//! [`Devices`] holds all of it. [`allocate`] finds, for claims and one node, the devices that upstream's allocator
+//! would choose, in the same order.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod access;
+mod allocation;
+mod allocator;
+mod capacity;
+mod claim;
+mod class;
+mod common;
+mod event;
+mod plan;
+mod pool;
+mod result;
+mod selector;
+mod slice;
+mod store;
+#[cfg(test)]
+mod tests;
+mod values;
 
-use serde_json::Value;
-
-use crate::field::{Field, FieldError};
-use crate::pod::PodInfo;
-
-/// Every class stands for the resource of this name with its own appended, whatever else it stands for.
-const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
-
-/// A DeviceClass, reduced to what it stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceClass {
-    pub name: Arc<str>,
-    /// The extended resource that it stands for besides: `spec.extendedResourceName`.
-    pub resource: Option<Arc<str>>,
-}
-
-impl DeviceClass {
-    /// Reads a raw DeviceClass.
-    pub fn parse(class: &Value) -> Result<Self, FieldError> {
-        let root = Field::root(class);
-        let name = root.get("metadata").get("name").text()?.unwrap_or_default();
-        let resource = root.get("spec").get("extendedResourceName").text()?;
-        Ok(Self { name: Arc::from(name), resource: resource.filter(|name| !name.is_empty()).map(Arc::from) })
-    }
-
-    /// Does the class stand for this resource?
-    fn backs(&self, resource: &str) -> bool {
-        self.resource.as_deref() == Some(resource) || resource.strip_prefix(IMPLICIT) == Some(&*self.name)
-    }
-
-    /// Does a pod ask for something that the class stands for?
-    pub(crate) fn concerns(&self, pod: &PodInfo) -> bool {
-        pod.spec.requests().asks().any(|(kind, _)| self.backs(kind.name()))
-    }
-}
-
-/// The DeviceClasses of a cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeviceClasses {
-    by_name: BTreeMap<Arc<str>, DeviceClass>,
-}
-
-impl DeviceClasses {
-    /// Adds or replaces a class. Returns what was known of it before.
-    pub(crate) fn set(&mut self, class: DeviceClass) -> Option<DeviceClass> {
-        self.by_name.insert(Arc::clone(&class.name), class)
-    }
-
-    pub(crate) fn remove(&mut self, name: &str) -> Option<DeviceClass> {
-        self.by_name.remove(name)
-    }
-
-    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.by_name.keys()
-    }
-
-    /// The first class by name that stands for a resource.
-    pub fn backing(&self, resource: &str) -> Option<&DeviceClass> {
-        if let Some(name) = resource.strip_prefix(IMPLICIT) {
-            return self.by_name.get(name);
-        }
-        self.by_name.values().find(|class| class.resource.as_deref() == Some(resource))
-    }
-}
+pub use allocation::{Allocated, Allocation, Given};
+pub(crate) use allocator::{Failed, allocate};
+pub(crate) use claim::Wish;
+pub use claim::{FINALIZER, ResourceClaim};
+pub use class::{DeviceClass, DeviceClasses};
+pub use event::DeviceEvent;
+pub use plan::{ClaimPlan, ClaimWork, Step, deallocation};
+pub use slice::{DeviceId, PoolId, ResourceSlice};
+pub use store::{DeviceTaintRule, Devices};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::quantity::Quantity;
 use crate::resources::{ResourceList, parse_list};
 
 /// What is wrong with a manifest, and where.
@@ -30,6 +31,11 @@ impl<'a> Field<'a> {
 
     pub(crate) fn present(&self) -> bool {
         self.value.is_some()
+    }
+
+    /// As it was written.
+    pub(crate) fn raw(&self) -> Option<&'a Value> {
+        self.value
     }
 
     pub(crate) fn error(&self, problem: impl Into<String>) -> FieldError {
@@ -127,6 +133,11 @@ impl<'a> Field<'a> {
                 i32::try_from(number).ok().ok_or_else(|| self.error("must be an integer of 32 bits"))
             })
             .transpose()
+    }
+
+    pub(crate) fn quantity(&self) -> Result<Option<Quantity>, FieldError> {
+        let quantity = self.value.map(Quantity::from_json).transpose();
+        quantity.map_err(|error| self.error(error.to_string()))
     }
 
     /// A time, as nanoseconds since 1970.

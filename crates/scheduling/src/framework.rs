@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::devices::ClaimPlan;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::snapshot::{Node, Snapshot};
@@ -158,6 +159,9 @@ pub enum PostFilter {
     Wait(String),
     /// Why no room can be made, in a sentence for the message. The pod waits for no node any more.
     Nowhere(String),
+    /// Devices of this claim, namespace and name, are to be taken back; and a sentence for the message. Other plugins
+    /// are asked as well.
+    Deallocate { claim: (Arc<str>, Arc<str>), message: String },
     /// Room can be made in the first of these ways, the best; and a sentence for the message.
     Room { candidates: Vec<Candidate>, message: String },
 }
@@ -237,6 +241,14 @@ pub trait Plugin: Send + Sync {
     /// What must happen to claims and volumes before the pod can be bound to `node`. None: nothing.
     fn volumes(&self, _cycle: Cycle<'_>, _node: &NodeInfo) -> Option<VolumePlan> {
         None
+    }
+
+    /// What must happen to resource claims before the pod can be bound to `node`. None: nothing.
+    ///
+    /// # Errors
+    /// When the pod does not fit there.
+    fn claims(&self, _cycle: Cycle<'_>, _node: &NodeInfo) -> Result<Option<ClaimPlan>, Rejection> {
+        Ok(None)
     }
 
     /// Is `event` a reason to try the cycle's pod again, which this plugin rejected? The snapshot has seen the event.

@@ -27,7 +27,10 @@ mod snapshot;
 pub mod volumes;
 
 pub use budget::{Budget, Budgets};
-pub use devices::{DeviceClass, DeviceClasses};
+pub use devices::{
+    Allocated, Allocation, ClaimPlan, ClaimWork, DeviceClass, DeviceClasses, DeviceEvent, DeviceId,
+    DeviceTaintRule, Devices, FINALIZER, Given, PoolId, ResourceClaim, ResourceSlice, Step, deallocation,
+};
 pub use field::FieldError;
 pub use framework::{
     Cache, Candidate, Code, Cycle, Diagnosis, Event, Framework, FrameworkBuilder, Judge, MAX_SCORE,
@@ -38,8 +41,8 @@ pub use framework::{
 pub use node::{NodeInfo, Taint};
 pub use nominator::Nominator;
 pub use pod::{
-    AffinityTerm, Classes, HostPort, Operator, PodAffinity, PodInfo, PodSpec, PodVolume, Policy,
-    SpreadConstraint, Toleration, Weighted,
+    AffinityTerm, ClaimSource, Classes, HostPort, Operator, PodAffinity, PodClaim, PodInfo, PodSpec,
+    PodVolume, Policy, SpreadConstraint, Toleration, Weighted,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use queue::{Backoff, Lengths, Queue, Queued};

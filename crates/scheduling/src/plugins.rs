@@ -2,6 +2,7 @@
 
 mod affinity;
 mod company;
+mod dynamic_resources;
 mod features;
 mod gates;
 mod images;
@@ -26,6 +27,7 @@ use crate::config::PluginArgs;
 use crate::framework::Plugin;
 pub use affinity::NodeAffinity;
 pub use company::InterPodAffinity;
+pub use dynamic_resources::DynamicResources;
 pub use features::NodeDeclaredFeatures;
 pub use gates::SchedulingGates;
 pub use images::ImageLocality;
@@ -60,6 +62,7 @@ pub(crate) fn all(args: &PluginArgs) -> Vec<(Box<dyn Plugin>, i64)> {
         (Box::new(VolumeZone), 0),
         (Box::new(PodTopologySpread::new(args.spread.clone())), 2),
         (Box::new(InterPodAffinity::new(args.company.clone())), 2),
+        (Box::new(DynamicResources), 2),
         (Box::new(NodeDeclaredFeatures), 0),
         (Box::new(DefaultPreemption { args: args.preemption.clone() }), 0),
         (Box::new(balance), 1),

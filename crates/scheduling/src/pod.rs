@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::field::{Field, FieldError};
 pub use classes::Classes;
 pub use spec::{
-    AffinityTerm, HostPort, Operator, PodAffinity, PodSpec, Policy, SpreadConstraint, Toleration, Weighted,
+    AffinityTerm, ClaimSource, HostPort, Operator, PodAffinity, PodClaim, PodSpec, Policy, SpreadConstraint,
+    Toleration, Weighted,
 };
 pub(crate) use spec::{node_terms, preferred_nodes};
 pub use volumes::PodVolume;
@@ -36,6 +37,9 @@ pub struct PodInfo {
     pub preempted: bool,
     /// Its phase is terminal, so that it takes no room on its node.
     pub finished: bool,
+    /// Names of the claims that were made from its templates, by the names under which its spec has them. None where
+    /// no claim is made.
+    pub generated: Option<Arc<[(String, Option<String>)]>>,
     /// It is room that was promised, and no pod yet: it makes way for no other pod, and no pod makes way for it.
     pub promise: bool,
     pub spec: Arc<PodSpec>,
@@ -68,15 +72,35 @@ impl PodInfo {
             terminating,
             preempted: terminating && makes_way(&status)?,
             finished: matches!(phase, Some("Succeeded" | "Failed")),
+            generated: generated(&status)?,
             promise: false,
             spec: Arc::new(PodSpec::parse(&root, namespace)?),
         })
+    }
+
+    /// The claim that was made for the pod from the template that its spec names so. None: not yet; an empty one: none
+    /// is made.
+    pub(crate) fn generated_claim(&self, name: &str) -> Option<&Option<String>> {
+        let known = self.generated.as_ref()?.iter().find(|(known, _)| known == name)?;
+        Some(&known.1)
     }
 
     /// The same pod, placed on `node`.
     pub fn placed(&self, node: &Arc<str>) -> Self {
         Self { node_name: Some(Arc::clone(node)), ..self.clone() }
     }
+}
+
+/// The claims that the pod's status names.
+type Generated = Option<Arc<[(String, Option<String>)]>>;
+
+fn generated(status: &Field<'_>) -> Result<Generated, FieldError> {
+    let mut claims = Vec::new();
+    for claim in status.get("resourceClaimStatuses").items()? {
+        let text = |key: &str| Ok(claim.get(key).text()?.map(str::to_owned));
+        claims.push((text("name")?.unwrap_or_default(), text("resourceClaimName")?));
+    }
+    Ok((!claims.is_empty()).then(|| Arc::from(claims)))
 }
 
 /// True if the first condition of that type says that a scheduler preempted the pod.

@@ -105,6 +105,11 @@ impl Quantity {
         self.format == other.format
     }
 
+    /// The same amount, written as `other` is.
+    pub(crate) fn written_like(self, other: &Self) -> Self {
+        Self { format: other.format, ..self }
+    }
+
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }

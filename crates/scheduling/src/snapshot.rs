@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::budget::Budgets;
-use crate::devices::{DeviceClass, DeviceClasses};
+use crate::devices::{DeviceClass, Devices};
 use crate::node::NodeInfo;
 use crate::nominator::Nominator;
 use crate::pod::{PodInfo, PodSpec};
@@ -67,7 +67,7 @@ pub struct Snapshot {
     nominator: Nominator,
     budgets: Budgets,
     volumes: Volumes,
-    devices: DeviceClasses,
+    devices: Devices,
 }
 
 /// More topologies than this are not kept; what needs one of the others counts it anew.
@@ -293,20 +293,25 @@ impl Snapshot {
         &mut self.volumes
     }
 
-    /// Which extended resources come from devices.
-    pub fn devices(&self) -> &DeviceClasses {
+    /// Devices that drivers have, and their claims.
+    pub fn devices(&self) -> &Devices {
         &self.devices
+    }
+
+    /// For all but DeviceClasses, which have their own ways in.
+    pub fn devices_mut(&mut self) -> &mut Devices {
+        &mut self.devices
     }
 
     /// Adds or replaces a DeviceClass. Returns what was known of it before.
     pub fn set_device_class(&mut self, class: DeviceClass) -> Option<DeviceClass> {
-        let old = self.devices.set(class);
+        let old = self.devices.classes_mut().set(class);
         self.every_node_changed();
         old
     }
 
     pub fn remove_device_class(&mut self, name: &str) -> Option<DeviceClass> {
-        let old = self.devices.remove(name)?;
+        let old = self.devices.classes_mut().remove(name)?;
         self.every_node_changed();
         Some(old)
     }

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,11 @@ type document struct {
 	CSIDrivers             []*storagev1.CSIDriver          `json:"csiDrivers,omitempty"`
 	CSIStorageCapacities   []*storagev1.CSIStorageCapacity `json:"csiStorageCapacities,omitempty"`
 	VolumeAttachments      []*storagev1.VolumeAttachment   `json:"volumeAttachments,omitempty"`
+
+	ResourceClaims   []*resourcev1.ResourceClaim   `json:"resourceClaims,omitempty"`
+	ResourceSlices   []*resourcev1.ResourceSlice   `json:"resourceSlices,omitempty"`
+	DeviceClasses    []*resourcev1.DeviceClass     `json:"deviceClasses,omitempty"`
+	DeviceTaintRules []*resourcev1.DeviceTaintRule `json:"deviceTaintRules,omitempty"`
 
 	Pending []*corev1.Pod `json:"pending,omitempty"`
 }
@@ -99,6 +105,9 @@ func (d *document) complete() error {
 	identifyAll(d.PersistentVolumeClaims, metav1.NamespaceDefault)
 	identifyAll(d.CSIStorageCapacities, metav1.NamespaceDefault)
 	identifyAll(d.PersistentVolumes, "")
+	for _, claim := range d.ResourceClaims {
+		defaultClaim(claim)
+	}
 	return nil
 }
 

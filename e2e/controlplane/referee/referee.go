@@ -124,13 +124,18 @@ func (r *referee) answer(line []byte) []*Answer {
 	if err != nil {
 		return []*Answer{{Document: doc.Name, Verdict: broken, Message: err.Error()}}
 	}
-	if doc.Sequence {
+	if doc.Sequence || doc.usesDevices() {
 		defer w.close()
 	} else {
 		defer w.unload()
 	}
 	if err := w.load(doc); err != nil {
 		return []*Answer{{Document: doc.Name, Verdict: broken, Message: err.Error()}}
+	}
+	if doc.usesDevices() {
+		if err := w.watchDevices(doc); err != nil {
+			return []*Answer{{Document: doc.Name, Verdict: broken, Message: err.Error()}}
+		}
 	}
 	if doc.Sequence {
 		if err := w.keepStorage(doc); err != nil {
@@ -148,9 +153,9 @@ func (r *referee) answer(line []byte) []*Answer {
 }
 
 // world returns the scheduler for a document's configuration. A run in sequence changes what plugins remember, so
-// it gets a scheduler of its own.
+// it gets a scheduler of its own; and so does a document with devices, of which the scheduler learns by events.
 func (r *referee) world(doc *document) (*world, error) {
-	if doc.Sequence {
+	if doc.Sequence || doc.usesDevices() {
 		return newWorld(r.ctx, doc.Config, r.options)
 	}
 	key := string(doc.Config)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -25,6 +26,11 @@ func (w *world) play(doc *document) []*Answer {
 		answer.Document = doc.Name
 		if answer.Verdict == schedulable {
 			if err := cycle.assume(answer.Best[0]); err != nil {
+				answer.fail(broken, err)
+			}
+		}
+		if doc.usesDevices() {
+			if err := w.settleDevices(doc); err != nil {
 				answer.fail(broken, err)
 			}
 		}
@@ -83,8 +89,12 @@ func (w *world) keepStorage(doc *document) error {
 		}
 	}
 	w.client.PrependReactor("update", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if update, is := action.(clienttesting.UpdateAction); is {
-			w.writes = append(w.writes, describe(update.GetObject()))
+		update, is := action.(clienttesting.UpdateAction)
+		// A claim is protected before it says anything.
+		if is && (action.GetResource().Resource != "resourceclaims" || action.GetSubresource() == "status") {
+			if text := describe(update.GetObject()); text != "" {
+				w.writes = append(w.writes, text)
+			}
 		}
 		return false, nil, nil
 	})
@@ -98,6 +108,8 @@ func describe(object runtime.Object) string {
 		return fmt.Sprintf("volume %s to %s/%s", written.Name, claim.Namespace, claim.Name)
 	case *corev1.PersistentVolumeClaim:
 		return fmt.Sprintf("claim %s/%s for %s", written.Namespace, written.Name, written.Annotations[volume.AnnSelectedNode])
+	case *resourcev1.ResourceClaim:
+		return describeClaim(written)
 	default:
 		return fmt.Sprintf("%T", object)
 	}

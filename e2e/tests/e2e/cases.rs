@@ -179,6 +179,7 @@ fn ordinary() -> Vec<Case> {
         case!(ordinary::pods_of_a_cluster_that_is_no_target_are_placed_as_kube_scheduler_would, needs_local),
         case!(preemption::a_pod_makes_room_as_kube_scheduler_makes_it, needs_local),
         case!(storage::storage_is_bound_before_its_pod_as_kube_scheduler_does_it, needs_local),
+        case!(claims::claims_get_their_devices_as_kube_scheduler_gives_them, needs_local),
         case!(devices::pods_that_need_dynamic_resources_are_refused_in_words, needs_local),
     ]
 }

@@ -1,5 +1,6 @@
 //! The candidate scheduler in an ordinary cluster that knows none of our kinds, in place of kube-scheduler.
 
+pub(crate) mod claims;
 pub(crate) mod devices;
 pub(crate) mod preemption;
 pub(crate) mod storage;
@@ -164,7 +165,10 @@ async fn remove(cluster: &Cluster, names: &[&str]) -> Result<()> {
 async fn make(cluster: &Cluster, object: Value) -> Result<()> {
     let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text("apiVersion"), text("kind"));
-    let namespaced = matches!(kind.as_str(), "PersistentVolumeClaim" | "PodDisruptionBudget");
+    let namespaced = matches!(
+        kind.as_str(),
+        "PersistentVolumeClaim" | "PodDisruptionBudget" | "ResourceClaim" | "ResourceClaimTemplate"
+    );
     let api = cluster.dynamic(&version, &kind, namespaced.then_some(PODS));
     let object = serde_json::from_value(object).context("not an object")?;
     let created = api.create(&PostParams::default(), &object).await;

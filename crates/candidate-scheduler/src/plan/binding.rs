@@ -120,6 +120,7 @@ impl Model {
     }
 
     fn storage_failed(&mut self, name: &Name, queued: Queued<Key>, problem: &str, now: u64) {
+        self.give_up_claims(&queued.pod.uid, now);
         self.unplace(&queued.pod.uid, now);
         let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
         self.pod_failed(name, queued, message, now);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use scheduling::{Nomination, PodInfo, VolumeWrite};
+use scheduling::{ClaimWork, Nomination, PodInfo, VolumeWrite};
 use serde_json::Value;
 
 use crate::observe::{Name, TemplateKey};
@@ -51,6 +51,17 @@ pub enum Action {
         pod: Name,
         uid: Arc<str>,
         write: VolumeWrite,
+    },
+    /// Give a claim of a pod its devices, and the pod the right to use them, unless the claim is no longer what it was.
+    BindClaim {
+        pod: Name,
+        uid: Arc<str>,
+        work: ClaimWork,
+    },
+    /// Take devices back from a claim that nobody but the pod with this UID may use.
+    Deallocate {
+        claim: Name,
+        uid: Arc<str>,
     },
     /// Say on a pod why it cannot be scheduled and for which node it waits now, unless anything changed since
     /// `version`.

@@ -13,7 +13,7 @@ impl Model {
         match change {
             Change::All(classes) => {
                 let there: HashSet<_> = classes.iter().map(|class| Arc::clone(&class.name)).collect();
-                let known: Vec<_> = self.snapshot.devices().names().map(Arc::clone).collect();
+                let known: Vec<_> = self.snapshot.devices().classes().names().map(Arc::clone).collect();
                 for name in known.iter().filter(|name| !there.contains(*name)) {
                     self.device_class_gone(name, now);
                 }

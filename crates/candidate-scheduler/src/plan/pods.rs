@@ -134,6 +134,7 @@ impl Model {
     fn pod_is_bound(&mut self, name: &Name, info: &Arc<PodInfo>, first_sight: bool, now: u64) {
         self.queue.remove(&Key::Pod(name.clone()));
         self.forget_storage(name);
+        self.give_up_claims(&info.uid, now);
         let old = self.snapshot.pod(&info.uid).cloned();
         if old.as_ref().is_some_and(|old| **old == **info) {
             return;
@@ -167,6 +168,7 @@ impl Model {
     fn pod_gone(&mut self, name: &Name, now: u64) {
         let Some(pod) = self.pods.remove(name) else { return };
         self.forget_storage(name);
+        self.give_up_claims(&pod.uid, now);
         self.queue.remove(&Key::Pod(name.clone()));
         self.needs_no_room(&pod.uid, now);
         if let Some(chaperon) = &pod.chaperon
@@ -209,8 +211,18 @@ impl Model {
         };
         match chosen {
             Ok(node) => {
+                let claims = match self.claim_plan(&info, &node) {
+                    Ok(claims) => claims,
+                    Err(problem) => return self.pod_failed(name, queued, problem, now),
+                };
                 self.counts.placed += 1;
                 let plan = self.storage_plan(&info, &node);
+                if let Some(claims) = claims
+                    && !self.grant_claims(name, &info, &node, claims)
+                {
+                    let problem = "a claim is in the process of being allocated".to_owned();
+                    return self.pod_failed(name, queued, problem, now);
+                }
                 self.place(info, &node);
                 if let Some(plan) = plan {
                     self.bind_storage(name, plan, queued, now);
@@ -230,6 +242,10 @@ impl Model {
                 let message = diagnosis.message();
                 self.tell_failure(name, &info.spec.scheduler_name, &message, now);
                 self.refuse_pod(name, Failure::unschedulable(message), changed(&info, &diagnosis.nomination));
+                if let Some((namespace, claim)) = &diagnosis.deallocate {
+                    let (claim, uid) = (Name::new(namespace, claim), Arc::clone(&info.uid));
+                    self.actions.push(Action::Deallocate { claim, uid });
+                }
                 self.make_room(name, &info, &diagnosis, now);
             }
         }
@@ -253,6 +269,11 @@ impl Model {
 
     /// Binds a pod that [`Self::under_way`] was said of.
     pub(super) fn bind_under_way(&mut self, name: &Name, node: Arc<str>) {
+        let Some(uid) = self.pods.get(name).map(|pod| Arc::clone(&pod.uid)) else { return };
+        // Its claims come first.
+        if self.write_claim(&uid) {
+            return;
+        }
         let Some(pod) = self.pods.get(name) else { return };
         self.actions.push(Action::Bind { pod: name.clone(), uid: Arc::clone(&pod.uid), node });
     }

@@ -56,6 +56,9 @@ impl Model {
             | Action::Reserve { .. }
             | Action::Release { .. }
             | Action::Bind { .. }
+            // Whether devices were given must become known, even if nobody waits for them any more.
+            | Action::BindClaim { .. }
+            | Action::Deallocate { .. }
             | Action::Unnominate { .. }
             | Action::TellVictim(_)
             | Action::Tell(_)

@@ -1,3 +1,4 @@
+mod claims;
 mod late;
 mod preemption;
 mod profiles;

@@ -33,7 +33,7 @@ pub(super) fn read(list: &Field<'_>, problems: &mut Problems) -> PluginArgs {
             "DefaultPreemption" => all.preemption = preemption(&args, problems),
             "VolumeBinding" => all.volumes = volumes(&args, problems),
             "DynamicResources" => problems.add(item.error(
-                "DynamicResources is not supported yet: remove it; pods that need it are refused with a reason",
+                "DynamicResources takes no arguments in this scheduler (a search for devices ends after a number of steps, and devices with binding conditions are refused): remove this entry",
             )),
             name if is_known(name) => {
                 problems.add(item.error(format!("{name} takes no arguments: remove this entry")));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::PluginArgs;
+use crate::devices::ClaimPlan;
 use crate::framework::share::Share;
 use crate::framework::timing::{Lap, Point, Stopwatch, Watch};
 use crate::framework::{
@@ -245,6 +246,26 @@ impl Framework {
         self.entries.iter().find_map(|Entry { plugin, .. }| plugin.volumes(cycle, &node.info))
     }
 
+    /// What must happen to resource claims before the pod can be bound to `node`. None: nothing.
+    ///
+    /// # Errors
+    /// When the pod does not fit there any more.
+    pub fn claims(
+        &self,
+        pod: &PodInfo,
+        snapshot: &Snapshot,
+        node: &Node,
+    ) -> Result<Option<ClaimPlan>, Refusal> {
+        let cycle = Cycle { pod, snapshot };
+        for Entry { plugin, .. } in &self.entries {
+            let plan = plugin.claims(cycle, &node.info);
+            if let Some(plan) = plan.map_err(|rejection| Refusal::new(plugin.name(), rejection))? {
+                return Ok(Some(plan));
+            }
+        }
+        Ok(None)
+    }
+
     /// Is `event` a reason to try the cycle's pod again, which these plugins rejected? Without any, there were no
     /// nodes.
     pub fn hint(&self, event: &Event, cycle: Cycle<'_>, rejected_by: &BTreeSet<&'static str>) -> bool {
@@ -313,6 +334,10 @@ impl Framework {
                     if messages.is_empty() {
                         diagnosis.nomination = Nomination::Keep;
                     }
+                    messages.push(message);
+                }
+                PostFilter::Deallocate { claim, message } => {
+                    diagnosis.deallocate = Some(claim);
                     messages.push(message);
                 }
                 PostFilter::Nowhere(message) => {

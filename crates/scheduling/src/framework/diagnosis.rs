@@ -49,6 +49,8 @@ pub struct Diagnosis {
     pub post_filter: Option<String>,
     /// For which node the pod is to wait.
     pub nomination: Nomination,
+    /// The claim, namespace and name, of which devices are to be taken back.
+    pub deallocate: Option<(Arc<str>, Arc<str>)>,
     /// Every way to make room that was found, the best first.
     pub candidates: Vec<Candidate>,
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::devices::DeviceClass;
+use crate::devices::{DeviceClass, DeviceEvent};
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, PodSpec};
 use crate::resources::ResourceList;
@@ -42,6 +42,8 @@ pub enum Event {
         old: Option<DeviceClass>,
         new: Option<DeviceClass>,
     },
+    /// Resource claims, or the devices that drivers have.
+    Claims(DeviceEvent),
 }
 
 impl Event {
@@ -60,6 +62,7 @@ impl Event {
             Self::Devices { old: None, .. } => "DeviceClassAdd",
             Self::Devices { new: None, .. } => "DeviceClassDelete",
             Self::Devices { .. } => "DeviceClassUpdate",
+            Self::Claims(event) => event.label(),
         }
     }
 }
@@ -87,6 +90,8 @@ pub struct PodChange {
     /// Its last scheduling gate is gone.
     pub ungated: bool,
     pub tolerations: bool,
+    /// Claims were made from its templates.
+    pub claims: bool,
     /// Anything else of its spec, but for images.
     pub other: bool,
 }
@@ -100,6 +105,7 @@ impl PodChange {
             scaled_up: less(is.request_list(), was.request_list()),
             ungated: !was.gates.is_empty() && is.gates.is_empty(),
             tolerations: was.tolerations != is.tolerations,
+            claims: old.generated != new.generated,
             other: false,
         };
         Self { other: was != is && otherwise_different(was, is), ..change }
@@ -121,6 +127,7 @@ impl PodChange {
             (Self { ungated: true, .. }, _) => "TargetPodUpdatePodSchedulingGatesEliminated",
             (Self { tolerations: true, .. }, false) => "AssignedPodUpdatePodToleration",
             (Self { tolerations: true, .. }, true) => "TargetPodUpdatePodToleration",
+            (Self { claims: true, .. }, true) => "TargetPodUpdatePodGeneratedResourceClaim",
             (_, false) => "AssignedPodUpdate",
             (_, true) => "TargetPodUpdate",
         }

@@ -372,7 +372,11 @@ impl Plugin for InterPodAffinity {
             }
             // Whom a selector of namespaces means may be another now.
             Event::Namespace => true,
-            Event::Node { .. } | Event::NodeGone(_) | Event::Storage(_) | Event::Devices { .. } => false,
+            Event::Node { .. }
+            | Event::NodeGone(_)
+            | Event::Storage(_)
+            | Event::Devices { .. }
+            | Event::Claims(_) => false,
         }
     }
 }

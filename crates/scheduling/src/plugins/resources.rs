@@ -219,6 +219,7 @@ impl Plugin for NodeResourcesFit {
             | Event::PodPlaced(_)
             | Event::Namespace
             | Event::Storage(_)
+            | Event::Claims(_)
             | Event::Devices { new: None, .. } => false,
             // The class may stand for what the node lacks.
             Event::Devices { old, new: Some(new) } => old.as_ref() != Some(new) && new.concerns(cycle.pod),

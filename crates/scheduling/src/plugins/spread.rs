@@ -399,7 +399,7 @@ impl Plugin for PodTopologySpread {
                     || (change.labels && changes_side(old, pod))
             }
             Event::Node { .. } | Event::NodeGone(_) => self.node_hint(event, cycle),
-            Event::Namespace | Event::Storage(_) | Event::Devices { .. } => false,
+            Event::Namespace | Event::Storage(_) | Event::Devices { .. } | Event::Claims(_) => false,
         }
     }
 }

@@ -203,6 +203,24 @@ impl PodAffinity {
     }
 }
 
+/// Where a resource claim of a pod comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ClaimSource {
+    /// The claim of this name.
+    Claim(String),
+    /// It is made from a template, and the pod's status names it.
+    Template,
+    /// From something that this release does not know.
+    Unknown,
+}
+
+/// A resource claim as a pod names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodClaim {
+    pub name: String,
+    pub source: ClaimSource,
+}
+
 /// What a pod asks of its node. Pods made from one template are equal here and share computed work.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodSpec {
@@ -231,8 +249,8 @@ pub struct PodSpec {
     pub images: Vec<String>,
     /// Volumes that scheduling looks at, in the manifest's order.
     pub volumes: Vec<PodVolume>,
-    /// What the pod needs and this release cannot give, each as a sentence for the user.
-    pub unsupported: Vec<String>,
+    /// Its resource claims, in the manifest's order.
+    pub claims: Vec<PodClaim>,
     pub(crate) requests: Requests,
 }
 
@@ -272,11 +290,17 @@ impl PodSpec {
             features: features(&spec)?,
             images: images(&spec)?,
             volumes: PodVolume::parse_all(&spec)?,
-            unsupported: unsupported(&spec)?,
+            claims: claims(&spec)?,
             requests: Requests::parse(pod)?,
             controller: controller(pod)?,
             labels,
         })
+    }
+
+    /// Why a scheduler that knows no resource claims refuses the pod, as a sentence for the user.
+    pub fn claim_refusal(&self) -> Option<String> {
+        let claim = &self.claims.first()?.name;
+        Some(format!("resource claims are not supported yet (claim {claim:?})"))
     }
 
     /// Whether it matters to the pod, or to others because of it, where other pods are.
@@ -369,14 +393,20 @@ fn container_ports(container: &Field<'_>) -> Result<Vec<HostPort>, FieldError> {
     Ok(ports)
 }
 
-/// What this release would get wrong if it went ahead.
-fn unsupported(spec: &Field<'_>) -> Result<Vec<String>, FieldError> {
-    let mut found = Vec::new();
-    if let Some(claim) = spec.get("resourceClaims").items()?.first() {
-        let name = claim.get("name").text()?.unwrap_or_default();
-        found.push(format!("resource claims are not supported yet (claim {name:?})"));
-    }
-    Ok(found)
+fn claims(spec: &Field<'_>) -> Result<Vec<PodClaim>, FieldError> {
+    let claims = spec.get("resourceClaims").items()?;
+    claims
+        .iter()
+        .map(|claim| {
+            let named = claim.get("resourceClaimName").text()?;
+            let source = match named {
+                Some(name) => ClaimSource::Claim(name.to_owned()),
+                None if claim.get("resourceClaimTemplateName").present() => ClaimSource::Template,
+                None => ClaimSource::Unknown,
+            };
+            Ok(PodClaim { name: claim.get("name").text()?.unwrap_or_default().to_owned(), source })
+        })
+        .collect()
 }
 
 fn all_containers<'a>(spec: &Field<'a>) -> Result<Vec<Field<'a>>, FieldError> {

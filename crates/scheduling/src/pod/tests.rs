@@ -116,7 +116,8 @@ fn what_is_not_supported_yet_is_said_in_words() {
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "tmp", "emptyDir": {}}],
         "resourceClaims": [{"name": "gpu"}],
     }));
-    assert_eq!(pod.spec.unsupported, ["resource claims are not supported yet (claim \"gpu\")"]);
+    let refusal = pod.spec.claim_refusal();
+    assert_eq!(refusal.as_deref(), Some("resource claims are not supported yet (claim \"gpu\")"));
     let refusals = pod.spec.storage_refusals();
     assert_eq!(refusals, ["PersistentVolumeClaims are not supported yet (volume \"data\")"]);
 }

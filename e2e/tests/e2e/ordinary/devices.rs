@@ -1,4 +1,4 @@
-//! Pods that need dynamic resources are refused in words, and never placed.
+//! Pods that need devices without naming a claim are refused in words, and never placed.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::Cluster;
@@ -19,9 +19,6 @@ pub(crate) async fn pods_that_need_dynamic_resources_are_refused_in_words(ground
     create_many(&cluster.client, "fake", 2, &Shape::default()).await?;
     cluster.create_namespace(PODS, &[]).await?;
     take_over(ground, &cluster).await?;
-    let claims = json!([{"name": "gpu", "resourceClaimName": "any"}]);
-    create(&cluster, PODS, with(fake_pod("claiming"), "/spec/resourceClaims", claims)?).await?;
-    refused(&cluster, "claiming", "resource claims are not supported yet (claim \"gpu\")").await?;
     // Without a class the resource is one that no node has.
     create(&cluster, PODS, graphics("early")?).await?;
     refused(&cluster, "early", &format!("2 Insufficient {GPU}")).await?;

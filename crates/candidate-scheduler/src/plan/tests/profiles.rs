@@ -237,7 +237,8 @@ fn nothing_is_decided_before_services_and_controllers_were_seen() {
 
 /// A DeviceClass that stands for an extended resource.
 fn devices(resource: &str) -> DeviceClass {
-    DeviceClass { name: Arc::from("gpus"), resource: Some(Arc::from(resource)) }
+    let raw = json!({"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": resource}});
+    DeviceClass::parse(&raw).expect("a DeviceClass")
 }
 
 /// A pod that asks for a graphics processor.

@@ -231,7 +231,9 @@ impl World {
             Action::Unnominate { .. } | Action::Disrupt(_) | Action::Evict(_) | Action::TellVictim(_) => {
                 panic!("all have the same priority")
             }
-            Action::BindStorage { .. } => panic!("delegates have none"),
+            Action::BindStorage { .. } | Action::BindClaim { .. } | Action::Deallocate { .. } => {
+                panic!("delegates have none")
+            }
             Action::Tell(_) | Action::TellAgain { .. } => panic!("the story of delegates is told elsewhere"),
         }
     }
