@@ -36,8 +36,8 @@ pub struct Parts {
     pub profiles: bool,
     /// Let PostFilter make room.
     pub preemption: bool,
-    /// Devices, and claims for them.
-    pub devices: bool,
+    /// One document in so many has devices, and claims for them; 0: none.
+    pub devices: u64,
 }
 
 /// How a document's objects are drawn.
@@ -139,7 +139,7 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
         };
         pending.push(pod);
     }
-    if parts.devices && number % 4 == 2 {
+    if parts.devices > 0 && number % parts.devices == parts.devices / 2 {
         claims_for(seed, number, &theme, &mut pending, &mut document);
     }
     document.insert("pending".to_owned(), json!(pending));

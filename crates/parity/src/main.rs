@@ -44,6 +44,9 @@ struct Args {
     /// Leave our side out: with --check, the referee is tested and nothing else.
     #[arg(long)]
     referee_alone: bool,
+    /// Let every document have devices, and claims for them.
+    #[arg(long)]
+    devices: bool,
     /// Print the document with this number and end.
     #[arg(long)]
     print: Option<u64>,
@@ -51,10 +54,10 @@ struct Args {
 
 /// What the comparison covers.
 const PARTS: Parts =
-    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true, devices: true };
+    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true, devices: 4 };
 
 const EVERYTHING: Parts =
-    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true, devices: true };
+    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true, devices: 4 };
 
 /// Differences that are printed in full.
 const SHOWN: usize = 10;
@@ -74,7 +77,8 @@ fn main() -> ExitCode {
 }
 
 fn parts(args: &Args) -> Parts {
-    if args.referee_alone { EVERYTHING } else { PARTS }
+    let parts = if args.referee_alone { EVERYTHING } else { PARTS };
+    Parts { devices: if args.devices { 1 } else { parts.devices }, ..parts }
 }
 
 fn compare_all(args: &Args) -> Result<bool> {

@@ -23,8 +23,8 @@ mod values;
 
 pub use allocation::{Allocated, Allocation, Given};
 pub(crate) use allocator::{Failed, allocate};
-pub(crate) use claim::Wish;
 pub use claim::{FINALIZER, ResourceClaim};
+pub(crate) use claim::{Request, Wish};
 pub use class::{DeviceClass, DeviceClasses};
 pub use event::DeviceEvent;
 pub use plan::{ClaimPlan, ClaimWork, Step, deallocation};

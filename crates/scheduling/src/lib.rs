@@ -41,7 +41,7 @@ pub use framework::{
 pub use node::{NodeInfo, Taint};
 pub use nominator::Nominator;
 pub use pod::{
-    AffinityTerm, ClaimSource, Classes, HostPort, Operator, PodAffinity, PodClaim, PodInfo, PodSpec,
+    AffinityTerm, ClaimSource, Classes, Generated, HostPort, Operator, PodAffinity, PodClaim, PodInfo, PodSpec,
     PodVolume, Policy, SpreadConstraint, Toleration, Weighted,
 };
 pub use quantity::{Quantity, QuantityError};

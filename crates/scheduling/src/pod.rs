@@ -37,9 +37,8 @@ pub struct PodInfo {
     pub preempted: bool,
     /// Its phase is terminal, so that it takes no room on its node.
     pub finished: bool,
-    /// Names of the claims that were made from its templates, by the names under which its spec has them. None where
-    /// no claim is made.
-    pub generated: Option<Arc<[(String, Option<String>)]>>,
+    /// The claims that were made from its templates.
+    pub generated: Option<Arc<[Generated]>>,
     /// It is room that was promised, and no pod yet: it makes way for no other pod, and no pod makes way for it.
     pub promise: bool,
     pub spec: Arc<PodSpec>,
@@ -91,10 +90,11 @@ impl PodInfo {
     }
 }
 
-/// The claims that the pod's status names.
-type Generated = Option<Arc<[(String, Option<String>)]>>;
+/// A claim that was made from a template: the name under which the pod's spec has it, and the claim's. None where none
+/// is made.
+pub type Generated = (String, Option<String>);
 
-fn generated(status: &Field<'_>) -> Result<Generated, FieldError> {
+fn generated(status: &Field<'_>) -> Result<Option<Arc<[Generated]>>, FieldError> {
     let mut claims = Vec::new();
     for claim in status.get("resourceClaimStatuses").items()? {
         let text = |key: &str| Ok(claim.get(key).text()?.map(str::to_owned));

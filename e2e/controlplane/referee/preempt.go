@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
@@ -54,6 +55,17 @@ func (c *cycle) postFilter() error {
 		answer.Nominated = result.NominatingInfo.NominatedNodeName
 	}
 	return nil
+}
+
+// dryState is what plugins know of the pod, apart from the cycle: DynamicResources remembers there which nodes it was
+// asked about, whatever for.
+func (c *cycle) dryState() fwk.CycleState {
+	if len(c.pod.Spec.ResourceClaims) == 0 || c.answer.PreFilter != nil {
+		return c.state
+	}
+	state := framework.NewCycleState()
+	c.profile.RunPreFilterPlugins(c.ctx, state, c.pod)
+	return state
 }
 
 // watchEvictions takes the place of the calls that evict pods. The returned function waits until the plugin is done
@@ -103,7 +115,7 @@ func (c *cycle) candidates(plugin *defaultpreemption.DefaultPreemption, answer *
 		return 1
 	})
 	// One more than there can be, so that the search does not stop early.
-	found, _, err := plugin.Evaluator.DryRunPreemption(c.ctx, c.state, c.pod, nodes, budgets, 0, int32(len(nodes))+1)
+	found, _, err := plugin.Evaluator.DryRunPreemption(c.ctx, c.dryState(), c.pod, nodes, budgets, 0, int32(len(nodes))+1)
 	if err != nil {
 		return err
 	}

@@ -410,7 +410,8 @@ fn claim(random: &mut Random, theme: &Theme, namespace: &str, claim_name: &str) 
         });
     }
     let mut devices = json!({});
-    if random.chance(20) {
+    // Which of several nodes is told of is chance where many are asked.
+    if random.chance(20) && theme.nodes < 100 {
         let mut constraint = json!({});
         let attribute = random.pick(&["gpu.example/model", "example.com/numa", "nic.example/fast"]);
         constraint[random.pick(&["matchAttribute", "matchAttribute", "distinctAttribute"])] =

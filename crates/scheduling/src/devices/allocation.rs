@@ -111,12 +111,7 @@ impl Allocated {
     pub(crate) fn remove(&mut self, allocation: &Allocation) {
         for given in allocation.given.iter().filter(|given| !given.admin) {
             if !given.shared {
-                if let Some(count) = self.whole.get_mut(&given.device) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.whole.remove(&given.device);
-                    }
-                }
+                self.remove_whole(&given.device);
                 continue;
             }
             let Some(shares) = self.shares.get_mut(&given.device) else { continue };
@@ -133,6 +128,14 @@ impl Allocated {
             if shares.count == 0 {
                 self.shares.remove(&given.device);
             }
+        }
+    }
+
+    fn remove_whole(&mut self, device: &DeviceId) {
+        let Some(count) = self.whole.get_mut(device) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.whole.remove(device);
         }
     }
 

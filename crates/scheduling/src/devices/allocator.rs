@@ -1,6 +1,7 @@
 //! The search for devices: every claim's requests in turn, every device in order, with a step back where it fails.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use crate::devices::allocation::{Allocation, Amounts};
 use crate::devices::capacity::{consumed, is_left};
@@ -283,7 +284,7 @@ impl<'a> Search<'a> {
     }
 
     fn id(slice: &ResourceSlice, device: &Device) -> DeviceId {
-        DeviceId { pool: slice.id.clone(), device: device.name.clone() }
+        DeviceId { pool: slice.id.clone(), device: Arc::clone(&device.name) }
     }
 
     /// Does the device satisfy the selectors of class and request, and can the node reach it?
@@ -652,7 +653,7 @@ fn select(
 ) -> Result<bool, End> {
     for (number, selector) in selectors.iter().enumerate() {
         let Some(selector) = selector else { continue };
-        let id = || DeviceId { pool: slice.id.clone(), device: device.name.clone() };
+        let id = || DeviceId { pool: slice.id.clone(), device: Arc::clone(&device.name) };
         let input = device.input.get_or_init(|| Input::of(&slice.id.driver, device));
         let runtime = |problem: &str| {
             fatal(format!("{}: selector #{number} on device {}: CEL runtime error: {problem}", owner(), id()))

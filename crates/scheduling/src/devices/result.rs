@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::devices::access::NodeSelector;
 use crate::devices::allocation::{Allocation, Given};
-use crate::devices::allocator::{Chosen, Failed, Search};
+use crate::devices::allocator::{Chosen, Data, Failed, Search};
 use crate::devices::claim::{DriverConfig, ResourceClaim};
 use crate::devices::slice::DeviceId;
 use crate::field::Field;
@@ -46,7 +46,7 @@ pub(super) fn allocation(search: &Search<'_>, claim: usize) -> Result<Allocation
 fn result(search: &Search<'_>, claim: &ResourceClaim, chosen: &Chosen<'_>, number: usize) -> (Value, Given) {
     let id = DeviceId { pool: chosen.slice.id.clone(), device: Arc::clone(&chosen.device.name) };
     let data = search.data.get(&chosen.key);
-    let request = data.map(|data| data.name()).unwrap_or_default();
+    let request = data.map(Data::name).unwrap_or_default();
     let admin = data.is_some_and(|data| data.ask.admin);
     let mut raw = json!({
         "request": request, "driver": &*id.pool.driver, "pool": &*id.pool.pool, "device": &*id.device,

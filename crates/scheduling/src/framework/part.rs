@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use crate::devices::ClaimPlan;
 use crate::framework::{
     Cycle, Diagnosis, Event, NodeFilter, NodeScore, Plugin, PostFilter, PreFilter, Rejection, Scope, Trials,
 };
@@ -105,6 +106,10 @@ impl Plugin for Part {
 
     fn volumes(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Option<VolumePlan> {
         if self.acts.pre_bind { self.plugin.volumes(cycle, node) } else { None }
+    }
+
+    fn claims(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<Option<ClaimPlan>, Rejection> {
+        if self.acts.pre_bind { self.plugin.claims(cycle, node) } else { Ok(None) }
     }
 
     fn hint(&self, event: &Event, cycle: Cycle<'_>) -> bool {

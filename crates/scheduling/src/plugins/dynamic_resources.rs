@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::devices::{
-    Allocation, ClaimPlan, ClaimWork, DeviceEvent, DeviceId, Devices, Failed, Given, ResourceClaim, Wish,
-    allocate,
+    Allocation, ClaimPlan, ClaimWork, DeviceEvent, DeviceId, Devices, Failed, Given, Request, ResourceClaim,
+    Wish, allocate,
 };
 use crate::framework::{
     Code, Cycle, Diagnosis, Event, NodeFilter, NodeScore, Plugin, PostFilter, PreFilter, Rejection, Scale,
@@ -306,7 +306,7 @@ impl Plugin for DynamicResources {
     ) -> Option<Box<dyn NodeScore + 'a>> {
         let claims = Claims::of(cycle.pod, cycle.snapshot).ok()??;
         let mut requests = claims.all.iter().flat_map(|claim| &claim.requests);
-        let choosy = requests.any(|request| request.has_alternatives());
+        let choosy = requests.any(Request::has_alternatives);
         choosy.then(|| -> Box<dyn NodeScore + 'a> { Box::new(claims) })
     }
 

@@ -18,7 +18,8 @@ fn claim(name: &str, class: &str) -> Value {
 /// The claim with the device of a node, and pods that may use it.
 fn allocated(name: &str, node: &str, users: &[&str]) -> Value {
     let mut raw = claim(name, "gpus");
-    let users: Vec<_> = users.iter().map(|uid| json!({"resource": "pods", "name": uid, "uid": uid})).collect();
+    let users: Vec<_> =
+        users.iter().map(|uid| json!({"resource": "pods", "name": uid, "uid": uid})).collect();
     raw["status"] = json!({"reservedFor": users, "allocation": {
         "devices": {"results": [{"request": "r", "driver": "d", "pool": node, "device": "g0"}]},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
@@ -93,7 +94,8 @@ fn a_pod_waits_for_claims_that_are_not_there_or_not_its_own() {
     let mut raw = claim("c", "gpus");
     let stranger = "ResourceClaim default/c was not created for Pod default/p (Pod is not owner)";
     waits(&[raw.clone()], &user(&["+c"]), stranger);
-    raw["metadata"]["ownerReferences"] = json!([{"kind": "Pod", "name": "p", "uid": "uid-p", "controller": true}]);
+    raw["metadata"]["ownerReferences"] =
+        json!([{"kind": "Pod", "name": "p", "uid": "uid-p", "controller": true}]);
     assert!(Framework::builder().build().pre_enqueue(&user(&["+c"]), &world(&[raw.clone()])).is_ok());
     raw["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     waits(&[raw], &user(&["c"]), "resourceclaim \"c\" is being deleted");
@@ -112,7 +114,11 @@ fn a_pod_whose_claims_cannot_be_satisfied_is_refused_in_upstreams_words() {
     refused(&promised, &user(&["d"]), "resource claim default/d is in the process of being allocated.");
     let mut unreadable = claim("d", "gpus");
     unreadable["spec"]["devices"]["requests"] = json!([{"name": "r"}]);
-    refused(&world(&[unreadable]), &user(&["d"]), "resource claim default/d, request r: unknown request type.");
+    refused(
+        &world(&[unreadable]),
+        &user(&["d"]),
+        "resource claim default/d, request r: unknown request type.",
+    );
 }
 
 #[test]
@@ -142,8 +148,10 @@ fn a_pod_goes_where_its_claims_are_and_says_what_is_to_be_written() {
     let work = plan(&snapshot, &user(&["c"]), "n2").work;
     assert!(work.len() == 1 && work[0].allocation.is_none(), "it only has to be said that the pod uses it");
     // The device of n2 is taken, and the claim with it is nowhere else.
-    let diagnosis = Framework::builder().build().evaluate(&user(&["c", "d"]), &snapshot).expect_err("nowhere");
-    let words = "0/2 nodes are available: 1 cannot allocate all claims, 1 resourceclaim not available on the node.";
+    let diagnosis =
+        Framework::builder().build().evaluate(&user(&["c", "d"]), &snapshot).expect_err("nowhere");
+    let words =
+        "0/2 nodes are available: 1 cannot allocate all claims, 1 resourceclaim not available on the node.";
     assert!(diagnosis.message().starts_with(words), "{}", diagnosis.message());
     assert_eq!(diagnosis.deallocate, None, "somebody uses it");
 }
