@@ -70,20 +70,12 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
             result
         }
         Action::BindStorage { pod, write, .. } => storage::bind(context, pod, write).await,
-        Action::BindClaim { pod, uid, work } => match claims::bind(context, pod, uid, work).await {
+        Action::BindClaim { pod, uid, work } => match Box::pin(claims::bind(context, pod, uid, work)).await {
             Ok(outcome) => return outcome,
             Err(error) => Err(error),
         },
-        Action::Deallocate { claim, uid } => claims::deallocate(context, claim, uid).await,
-        Action::RefusePod { pod, uid, version, reason, message, since, nomination } => {
-            info!(object = %pod, reason = %message, "fits nowhere");
-            let mut patch = refusal(context.clock.now(), (uid, version), message, since.as_deref());
-            patch["status"]["conditions"][0]["reason"] = json!(reason);
-            if let Some(status) = patch["status"].as_object_mut() {
-                status.extend(evict::nominated(nomination));
-            }
-            refuse_pod(context, pod, &patch).await
-        }
+        Action::Deallocate { claim, uid } => Box::pin(claims::deallocate(context, claim, uid)).await,
+        Action::RefusePod { .. } => refuse_waiting(context, action).await,
         Action::Unnominate { pod, uid } => evict::unnominate(context, pod, uid).await,
         Action::Disrupt(eviction) => evict::disrupt(context, eviction).await,
         Action::Evict(eviction) => evict::delete(context, eviction).await,
@@ -97,6 +89,20 @@ pub async fn apply(context: &Context, action: &Action) -> Outcome {
         Ok(version) => Outcome::Done { version: version.map(Arc::from) },
         Err(error) => failed(context, kind, &error),
     }
+}
+
+/// Says on a pod why it waits, and for which node.
+async fn refuse_waiting(context: &Context, action: &Action) -> Result<Option<String>, Error> {
+    let Action::RefusePod { pod, uid, version, reason, message, since, nomination } = action else {
+        return Ok(None);
+    };
+    info!(object = %pod, reason = %message, "fits nowhere");
+    let mut patch = refusal(context.clock.now(), (uid, version), message, since.as_deref());
+    patch["status"]["conditions"][0]["reason"] = json!(reason);
+    if let Some(status) = patch["status"].as_object_mut() {
+        status.extend(evict::nominated(nomination));
+    }
+    refuse_pod(context, pod, &patch).await
 }
 
 fn kind(action: &Action) -> &'static str {

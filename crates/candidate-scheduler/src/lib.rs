@@ -216,6 +216,6 @@ pub async fn serve_with(runtime: Runtime, args: Args, extension: Extension) -> a
     let work = |stop| lead(runtime.clone(), settings.clone(), metrics.clone(), stop);
     tokio::select! {
         ended = runtime::lease::lead(&runtime, work) => ended,
-        never = standby.stand_by() => match never {},
+        never = Box::pin(standby.stand_by()) => match never {},
     }
 }

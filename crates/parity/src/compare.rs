@@ -49,12 +49,14 @@ pub fn differences(document: &Value, ours: &Answer, upstream: &Answer) -> Vec<St
 }
 
 /// The plugin's error that ends upstream's search for room when it meets a claim that is broken on one node. Here that
-/// node is one where no room can be made.
+/// node is one where no room can be made. Upstream lists the errors of several nodes in brackets, in any order.
 const BROKEN_CLAIM: &str = "running \"DynamicResources\" filter plugin: ";
 
 fn broken_for_preemption(ours: &Answer, upstream: &Answer) -> bool {
-    let problem = upstream.message.strip_prefix(BROKEN_CLAIM).filter(|_| upstream.verdict == Verdict::Error);
-    problem.is_some_and(|problem| {
+    let problems = upstream.message.trim_start_matches('[').strip_prefix(BROKEN_CLAIM);
+    let first = problems.and_then(|problems| problems.split(BROKEN_CLAIM).next());
+    let first = first.map(|first| first.trim_end_matches(", ").trim_end_matches(']'));
+    first.filter(|_| upstream.verdict == Verdict::Error).is_some_and(|problem| {
         let told = ours.message.split_once(" preemption: ").is_some_and(|(_, told)| told.contains(problem));
         told && ours.verdict == Verdict::Unschedulable
     })

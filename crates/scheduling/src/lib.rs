@@ -41,8 +41,8 @@ pub use framework::{
 pub use node::{NodeInfo, Taint};
 pub use nominator::Nominator;
 pub use pod::{
-    AffinityTerm, ClaimSource, Classes, Generated, HostPort, Operator, PodAffinity, PodClaim, PodInfo, PodSpec,
-    PodVolume, Policy, SpreadConstraint, Toleration, Weighted,
+    AffinityTerm, ClaimSource, Classes, Generated, HostPort, Operator, PodAffinity, PodClaim, PodInfo,
+    PodSpec, PodVolume, Policy, SpreadConstraint, Toleration, Weighted,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use queue::{Backoff, Lengths, Queue, Queued};

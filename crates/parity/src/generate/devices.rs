@@ -211,10 +211,11 @@ fn slices(random: &mut Random, theme: &Theme) -> Vec<Value> {
 }
 
 fn slice(name: &str, (driver, pool): (&str, &str), count: usize, devices: Vec<Value>) -> Value {
-    json!({"metadata": {"name": name}, "spec": {
-        "driver": driver, "devices": devices,
-        "pool": {"name": pool, "generation": 3, "resourceSliceCount": count},
-    }})
+    let mut raw = json!({"metadata": {"name": name}, "spec": {
+        "driver": driver, "pool": {"name": pool, "generation": 3, "resourceSliceCount": count},
+    }});
+    raw["spec"]["devices"] = Value::Array(devices);
+    raw
 }
 
 fn taint(random: &mut Random, device: &mut Value) {

@@ -4,15 +4,19 @@ use crate::devices::*;
 use crate::node::NodeInfo;
 
 fn node(name: &str, labels: Value) -> NodeInfo {
-    NodeInfo::parse(&json!({"metadata": {"name": name, "labels": labels}})).expect("a node")
+    let mut raw = json!({"metadata": {"name": name}});
+    raw["metadata"]["labels"] = labels;
+    NodeInfo::parse(&raw).expect("a node")
 }
 
 /// A slice of pool `p` of driver `d.example`, which is complete, on node `n1`.
 fn slice(name: &str, count: usize, devices: Value) -> Value {
-    json!({"metadata": {"name": name}, "spec": {
-        "driver": "d.example", "nodeName": "n1", "devices": devices,
+    let mut raw = json!({"metadata": {"name": name}, "spec": {
+        "driver": "d.example", "nodeName": "n1",
         "pool": {"name": "p", "generation": 1, "resourceSliceCount": count},
-    }})
+    }});
+    raw["spec"]["devices"] = devices;
+    raw
 }
 
 fn gpu(name: &str, model: &str, memory: &str) -> Value {
@@ -28,7 +32,9 @@ fn ask(name: &str, count: i64, selector: Option<&str>) -> Value {
 }
 
 fn claim(name: &str, requests: Value) -> Value {
-    json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"devices": {"requests": requests}}})
+    let mut raw = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"devices": {}}});
+    raw["spec"]["devices"]["requests"] = requests;
+    raw
 }
 
 fn world(slices: &[Value]) -> Devices {
@@ -335,4 +341,68 @@ fn a_claim_is_protected_first_then_written_with_its_pod() {
     assert!(deallocation(&raw, "pod-uid").is_some());
     raw["metadata"]["uid"] = json!("another");
     assert_eq!(work.step(&raw, pod, "now"), Err("claim default/c got deleted in the meantime".to_owned()));
+}
+
+#[test]
+fn no_claim_gets_more_than_thirty_two_devices() {
+    let many: Vec<_> = (0..40).map(|index| gpu(&format!("g{index:02}"), "large", "1")).collect();
+    let devices = world(&[slice("s", 1, json!(many))]);
+    let over = given(&devices, &[claim("c", json!([ask("a", 20, None), ask("b", 13, None)]))]);
+    let problem = "claim default/c, request b: adding 13 devices exceeds the claim limit of 32, with 20 already accounted for";
+    assert_eq!(over, Err(problem.to_owned()));
+    let alternative = |name: &str, count: i64| json!({"name": name, "deviceClassName": "gpus", "allocationMode": "ExactCount", "count": count});
+    // What the first alternative would take is too much together with what comes first.
+    let requests = json!([ask("a", 30, None), {"name": "b", "firstAvailable": [alternative("x", 3), alternative("y", 2)]}]);
+    let found = given(&devices, &[claim("c", requests)]).expect("an answer").expect("devices");
+    assert!(found[0].ends_with("b/y=g30 b/y=g31"), "{found:?}");
+}
+
+#[test]
+fn configuration_is_handed_on_for_the_requests_that_it_concerns() {
+    let class =
+        json!({"metadata": {"name": "gpus"}, "spec": {"config": [{"opaque": {"driver": "d.example"}}]}});
+    let mut devices = three();
+    devices.classes_mut().set(DeviceClass::parse(&class).expect("a class"));
+    let mut raw = claim("c", json!([ask("a", 1, None), ask("b", 1, None)]));
+    raw["spec"]["devices"]["config"] = json!([
+        {"requests": ["b"], "opaque": {"driver": "one"}}, {"opaque": {"driver": "all"}},
+        {"requests": ["none"], "opaque": {"driver": "nobody"}}, {"requests": ["a", "b"], "opaque": {"driver": "both"}},
+    ]);
+    let parsed = ResourceClaim::parse(&raw).expect("a claim");
+    let found = allocate(&devices, &node("n1", json!({})), &[&parsed]).expect("an answer").expect("devices");
+    assert_eq!(
+        found[0].raw["devices"]["config"],
+        json!([
+            {"source": "FromClass", "opaque": {"driver": "d.example"}},
+            {"source": "FromClaim", "requests": ["b"], "opaque": {"driver": "one"}},
+            {"source": "FromClaim", "opaque": {"driver": "all"}},
+            {"source": "FromClaim", "opaque": {"driver": "both"}},
+        ])
+    );
+}
+
+#[test]
+fn amounts_are_rounded_up_to_what_may_be_asked_for() {
+    let nic = |policy: Value| {
+        let mut nic = gpu("nic", "x", "10Gi");
+        nic["allowMultipleAllocations"] = json!(true);
+        nic["capacity"]["memory"]["requestPolicy"] = policy;
+        world(&[slice("s", 1, json!([nic]))])
+    };
+    let takes = |devices: &Devices, amount: &str| {
+        let mut ask = ask("r", 1, None);
+        ask["exactly"]["capacity"] = json!({"requests": {"memory": amount}});
+        let parsed = ResourceClaim::parse(&claim("c", json!([ask]))).expect("a claim");
+        let found = allocate(devices, &node("n1", json!({})), &[&parsed]).expect("an answer");
+        found.map(|found| found[0].raw["devices"]["results"][0]["consumedCapacity"]["memory"].clone())
+    };
+    let values = nic(json!({"default": "1Gi", "validValues": ["1Gi", "4Gi"]}));
+    assert_eq!(takes(&values, "2Gi"), Some(json!("4Gi")));
+    assert_eq!(takes(&values, "5Gi"), None, "none of the values");
+    let range = nic(json!({"default": "1Gi", "validRange": {"min": "1Gi", "max": "3Gi", "step": "512Mi"}}));
+    assert_eq!(takes(&range, "100Mi"), Some(json!("1Gi")));
+    assert_eq!(takes(&range, "1100Mi"), Some(json!("1536Mi")));
+    assert_eq!(takes(&range, "3500Mi"), None, "more than the most");
+    let fraction = nic(json!({"default": "1", "validRange": {"min": "500m", "step": "250m"}}));
+    assert_eq!(takes(&fraction, "600m"), Some(json!("750m")));
 }
