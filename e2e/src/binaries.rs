@@ -22,7 +22,18 @@ const PROGRAMS: [&str; 8] = [
     "referee",
 ];
 
-const MANIFESTS: &str = "testing-manifests";
+const MANIFESTS: &str = "testing-manifests-2";
+
+/// Which of them.
+const PARTS: [&str; 7] = [
+    "guestbook",
+    "kubectl",
+    "statefulset/cassandra",
+    "statefulset/cockroachdb",
+    "statefulset/etcd",
+    "statefulset/mysql-upgrade",
+    "statefulset/zookeeper",
+];
 
 /// The release that `go.mod` builds; without these flags the API server says that it is v0.0.0.
 const LINKER_FLAGS: &str = "-s -w \
@@ -88,7 +99,7 @@ fn manifests(module: &Path, folder: &Path) -> Result<()> {
     let source = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let source = Path::new(&source).join("test/e2e/testing-manifests");
     let unfinished = folder.join(format!("{MANIFESTS}.{}", std::process::id()));
-    for part in ["guestbook", "kubectl"] {
+    for part in PARTS {
         let (from, to) = (source.join(part), unfinished.join(part));
         std::fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
         let entries = std::fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))?;

@@ -1,6 +1,7 @@
 //! Construction of the delegate: from the manifest that the webhook saved to the PodChaperon that a target
 //! receives. Raw JSON in, raw JSON out: a field that this release does not know passes through.
 
+use crate::claims::Mapping;
 use crate::labels::{BadPattern, Rewriting};
 use crate::raw::{Pod, PodChaperon};
 use crate::v1alpha1::LabelRewriting;
@@ -160,6 +161,9 @@ fn fit_spec(spec: &mut Map<String, Value>, annotations: &BTreeMap<String, String
     if let Some(Value::Array(tolerations)) = spec.get_mut("tolerations") {
         tolerations.retain(|toleration| !is_default_toleration(toleration));
     }
+    if annotations.get(keys::IDENTITY).is_none_or(|whose| whose != keys::IDENTITY_TARGET) {
+        strip_projected_tokens(spec);
+    }
     strip_token(spec);
 }
 
@@ -170,6 +174,54 @@ fn is_default_toleration(toleration: &Value) -> bool {
         && toleration["effect"] == "NoExecute"
         && toleration["operator"] == "Exists"
         && toleration["tolerationSeconds"] == 300
+}
+
+/// The items of a list in a spec.
+fn items<'a>(spec: &'a mut Map<String, Value>, list: &str) -> impl Iterator<Item = &'a mut Value> + use<'a> {
+    spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Takes tokens out of all other projected volumes: in the target they would be those of an account of the target that
+/// merely has the same name. A volume that held nothing else goes, and its mounts in containers of every kind.
+fn strip_projected_tokens(spec: &mut Map<String, Value>) {
+    let mut empty = Vec::new();
+    for volume in items(spec, "volumes") {
+        let name = volume["name"].as_str().unwrap_or_default().to_owned();
+        let sources = volume.pointer_mut("/projected/sources").and_then(Value::as_array_mut);
+        let Some(sources) = sources.filter(|_| !name.starts_with(TOKEN_VOLUME)) else { continue };
+        let before = sources.len();
+        sources.retain(|source| source.get("serviceAccountToken").is_none());
+        if sources.is_empty() && before > 0 {
+            empty.push(name);
+        }
+    }
+    if empty.is_empty() {
+        return;
+    }
+    let is_gone = |name: &Value| empty.iter().any(|gone| name == gone.as_str());
+    for kind in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in items(spec, kind) {
+            if let Some(Value::Array(mounts)) = container.get_mut("volumeMounts") {
+                mounts.retain(|mount| !is_gone(&mount["name"]));
+            }
+        }
+    }
+    if let Some(Value::Array(volumes)) = spec.get_mut("volumes") {
+        volumes.retain(|volume| !is_gone(&volume["name"]));
+    }
+}
+
+/// Gives a delegate the account that stands for its own in a target.
+pub fn map_account(spec: &mut Value, accounts: &Mapping) {
+    let named = spec.get("serviceAccountName").and_then(Value::as_str);
+    let mapped = accounts.map(Some(named.unwrap_or("default")));
+    if let Some(mapped) = mapped.filter(|mapped| mapped != named.unwrap_or("default")) {
+        spec["serviceAccountName"] = Value::from(mapped.as_str());
+        // The older name of the same field.
+        if spec.get("serviceAccount").is_some() {
+            spec["serviceAccount"] = Value::from(mapped);
+        }
+    }
 }
 
 /// Removes every mount of the source's ServiceAccount token and the volumes that served only those.

@@ -30,6 +30,11 @@ pub const PROXY_POD_SCHEDULING_CONSTRAINTS: &str = key!("proxy-pod-scheduling-co
 pub const USE_CONSTRAINTS_FROM_SPEC: &str = key!("use-constraints-from-spec-for-proxy-pod-scheduling");
 /// Annotation of a pod or Service: labels whose `key=value` matches this expression are not rewritten.
 pub const NO_PREFIX_LABEL_REGEXP: &str = key!("no-prefix-label-regexp");
+/// Annotation of a pod: whose tokens its delegate gets. Absent: none but the one that the target gives every pod;
+/// [`IDENTITY_TARGET`]: projected tokens too, those of the account of the target that stands for its own.
+pub const IDENTITY: &str = key!("identity");
+/// Value of [`IDENTITY`].
+pub const IDENTITY_TARGET: &str = "Target";
 /// Annotation of a pod: how many targets are asked at once (`1` … `n`, or `all`).
 pub const ASK: &str = key!("ask");
 /// Annotation of a pod: `name,name,…`, the targets that are filled first, in this order.
@@ -170,6 +175,13 @@ pub const POD_MISSING_SINCE: &str = key!("pod-missing-since");
 /// seconds with which the proxy pod was deleted.
 pub const DELETION_GRACE_SECONDS: &str = key!("deletion-grace-seconds");
 
+/// Annotation of a PodChaperon, written by feedback-controller: [`crate::updates::Updates`], what was changed on the
+/// proxy pod since it was submitted. Annotation of its delegate, written by chaperon-controller: the record that it
+/// carries out.
+pub const UPDATES: &str = key!("updates");
+/// Type of the condition of a PodChaperon that says why its delegate is not changed as its proxy pod was.
+pub const DELEGATE_UPDATED: &str = "DelegateUpdated";
+
 // follow-controller.
 
 /// Finalizer of an object that has a copy in a target, and annotation by which users say whether it may have
@@ -186,6 +198,17 @@ pub const INGRESS_CLASSES: &str = key!("ingress-classes");
 /// Annotation of a Target or ClusterTarget: `from=to,…`, hosts of Ingresses, or their ends behind a dot, in the
 /// source and there.
 pub const INGRESS_HOSTS: &str = key!("ingress-hosts");
+/// Annotation of a followed Ingress: the addresses in its status that are those of its copies, as JSON.
+pub const INGRESS_ADDRESSES: &str = key!("ingress-addresses");
+/// Annotation of a Target or ClusterTarget: `from=to,…`, StorageClasses in the source and there; `*` names all others.
+pub const STORAGE_CLASSES: &str = key!("storage-classes");
+/// Annotation of a Target or ClusterTarget: `from=to,…`, ServiceAccounts in the source and there; `*` names all others.
+pub const SERVICE_ACCOUNTS: &str = key!("service-accounts");
+/// Annotation of a PersistentVolumeClaim of the source: UID of the cluster that has its data.
+pub const CLAIM_HOME: &str = key!("claim-home");
+/// Annotation of a PodChaperon, written by proxy-scheduler at creation: [`crate::claims::Followings`], the claims of the
+/// source that follow its pod.
+pub const CLAIMS: &str = key!("claims");
 /// Value of the annotation [`FOLLOW`]: this object may be copied.
 pub const FOLLOW_ALLOWED: &str = "allowed";
 /// Reason of [`DELEGATE_CREATED`]: objects that the pod names are not there yet.

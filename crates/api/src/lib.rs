@@ -14,6 +14,7 @@
 //! Who writes each annotation, label and finalizer stands beside its constant in [`keys`].
 #![warn(missing_docs, missing_debug_implementations)]
 
+pub mod claims;
 pub mod conditions;
 pub mod crds;
 pub mod delegate;
@@ -23,12 +24,14 @@ pub mod failover;
 pub mod fence;
 pub mod keys;
 pub mod labels;
+pub mod managed;
 pub mod names;
 pub mod preference;
 pub mod provisioning;
 pub mod raw;
 pub mod references;
 mod remote;
+pub mod updates;
 pub mod v1alpha1;
 
 pub use raw::{Node, Pod, PodChaperon};

@@ -1,5 +1,6 @@
-//! What a pod needs of its namespace: the ConfigMaps and Secrets that its spec names.
+//! What a pod needs of its namespace: the ConfigMaps, Secrets and PersistentVolumeClaims that its spec names.
 
+use crate::{PodChaperon, claims, keys};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +12,8 @@ pub enum Kind {
     ConfigMap,
     /// core/v1 Secret.
     Secret,
+    /// core/v1 PersistentVolumeClaim.
+    Claim,
 }
 
 impl Kind {
@@ -20,6 +23,7 @@ impl Kind {
         match self {
             Kind::ConfigMap => "ConfigMap",
             Kind::Secret => "Secret",
+            Kind::Claim => "PersistentVolumeClaim",
         }
     }
 }
@@ -31,6 +35,16 @@ pub struct Reference {
     pub kind: Kind,
     /// Its name.
     pub name: String,
+    /// UID of the original whose copy it must be; empty: any object of this name will do.
+    pub original: String,
+}
+
+impl Reference {
+    /// Any object of this kind and name.
+    #[must_use]
+    pub fn new(kind: Kind, name: &str) -> Self {
+        Self { kind, name: name.to_owned(), original: String::new() }
+    }
 }
 
 impl fmt::Display for Reference {
@@ -67,7 +81,20 @@ const VOLUME_SECRETS: [(&str, &str); 9] = [
 /// Where containers stand in a spec.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// All ConfigMaps and Secrets that a pod's spec names: in volumes of every kind, projections, environments of
+/// What the delegate of a PodChaperon needs: as [`of_pod`], and of claims that follow the copies of their originals.
+#[must_use]
+pub fn of_chaperon(chaperon: &PodChaperon) -> References {
+    let followings = claims::followings(chaperon.annotation(keys::CLAIMS));
+    let pinned = |(mut reference, need): (Reference, Need)| {
+        if let Some(following) = followings.get(&reference.name).filter(|_| reference.kind == Kind::Claim) {
+            reference.original.clone_from(&following.uid);
+        }
+        (reference, need)
+    };
+    of_pod(&chaperon.spec).into_iter().map(pinned).collect()
+}
+
+/// All ConfigMaps, Secrets and claims that a pod's spec names: in volumes of every kind, projections, environments of
 /// containers of every kind, and as pull secrets.
 #[must_use]
 pub fn of_pod(spec: &Value) -> References {
@@ -96,6 +123,7 @@ pub fn of_pod(spec: &Value) -> References {
 fn of_volume(volume: &Value, found: &mut References) {
     note(found, Kind::ConfigMap, &volume["configMap"], "name");
     note(found, Kind::Secret, &volume["secret"], "secretName");
+    insert(found, Kind::Claim, &volume["persistentVolumeClaim"]["claimName"], Need::Required);
     for source in items(&volume["projected"], "sources") {
         note(found, Kind::ConfigMap, &source["configMap"], "name");
         note(found, Kind::Secret, &source["secret"], "name");
@@ -118,13 +146,14 @@ fn note(found: &mut References, kind: Kind, reference: &Value, field: &str) {
 
 fn insert(found: &mut References, kind: Kind, name: &Value, need: Need) {
     let Some(name) = name.as_str().filter(|name| !name.is_empty()) else { return };
-    let known = found.entry(Reference { kind, name: name.to_owned() }).or_insert(need);
+    let known = found.entry(Reference::new(kind, name)).or_insert(need);
     *known = need.max(*known);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Need, of_pod};
+    use super::{Need, of_chaperon, of_pod};
+    use crate::{PodChaperon, keys};
     use serde_json::{Value, json};
 
     #[track_caller]
@@ -178,7 +207,7 @@ mod tests {
                 {"projected": {"sources": [{"configMap": {"name": "part"}}, {"secret": {"name": "key", "optional": true}},
                     {"serviceAccountToken": {"path": "token"}}]}},
                 {"csi": {"driver": "d", "nodePublishSecretRef": {"name": "publish"}}},
-                {"iscsi": {"secretRef": {"name": "chap"}}},
+                {"iscsi": {"secretRef": {"name": "chap"}}}, {"persistentVolumeClaim": {"claimName": "data"}},
                 {"azureFile": {"secretName": "share"}}]}),
             &[
                 ("ConfigMap map", Need::Optional),
@@ -188,8 +217,21 @@ mod tests {
                 ("Secret publish", Need::Required),
                 ("Secret secret", Need::Required),
                 ("Secret share", Need::Required),
+                ("PersistentVolumeClaim data", Need::Required),
             ],
         );
+    }
+
+    #[test]
+    fn w30_a_claim_that_follows_must_be_the_copy_of_its_original() {
+        let claims = json!({"data": {"uid": "u", "spec": {}}}).to_string();
+        let chaperon: PodChaperon =
+            serde_json::from_value(json!({"metadata": {"annotations": {keys::CLAIMS: claims}},
+            "spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}},
+                {"persistentVolumeClaim": {"claimName": "own"}}, {"configMap": {"name": "data"}}]}}))
+            .unwrap();
+        let originals: Vec<String> = of_chaperon(&chaperon).into_keys().map(|one| one.original).collect();
+        assert_eq!(originals, ["", "u", ""]);
     }
 
     #[test]

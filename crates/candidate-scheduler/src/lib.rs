@@ -1,15 +1,16 @@
 //! The candidate scheduler of a target cluster; or alone, a scheduler of one ordinary cluster.
 //!
 //! **Watches** nodes, unfinished pods, namespaces, PodDisruptionBudgets, DeviceClasses where the cluster knows them, and
-//! whom Services, ReplicationControllers, ReplicaSets and StatefulSets select; if it has profiles besides that of
-//! delegates PersistentVolumeClaims, PersistentVolumes, StorageClasses, what CSI drivers say of nodes and storage, ResourceClaims, ResourceSlices and DeviceTaintRules; in a target PodChaperons and its own ClusterSummary, and of ServiceAccounts,
-//! quotas, limit ranges and admission webhooks only that they changed.
+//! whom Services, ReplicationControllers, ReplicaSets and StatefulSets select; PersistentVolumeClaims, PersistentVolumes,
+//! StorageClasses, and what CSI drivers say of nodes and storage; if it has profiles besides that of delegates
+//! ResourceClaims, ResourceSlices and DeviceTaintRules; in a target PodChaperons and its own ClusterSummary, and of
+//! ServiceAccounts, quotas, limit ranges and admission webhooks only that they changed.
 //!
 //! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
 //! `reserved-attempt`) or, while it has no delegate, the condition `PodScheduled=False` with the reason; bindings of
 //! pods with its scheduler names that have no node yet, and the same condition on those that fit nowhere, with the node
 //! that room is made on (`nominatedNodeName`); on pods of lower priority the condition `DisruptionTarget` before it
-//! deletes them to make that room, and an event `Preempted`; of a pod of such a profile that needs storage the `claimRef`
+//! deletes them to make that room, and an event `Preempted`; of a pod that needs storage the `claimRef`
 //! of PersistentVolumes, or on its claims the annotation `selected-node`; on its ResourceClaims the finalizer
 //! `delete-protection`, devices, and the pod that may use them; the ClusterSummary `singleton`.
 //!
@@ -23,7 +24,9 @@
 //! - A refusal is written only on the state that it is about, and never once a node is reserved.
 //! - After a restart everything that was promised is counted again before anything is decided.
 //! - A pod that needs what this release does not know (extended resources that only a DeviceClass stands for; any
-//!   storage or resource claim of a delegate) is refused in words, never placed.
+//!   resource claim of a delegate) is refused in words, never placed.
+//! - A PodChaperon whose claims are not made yet is judged as if they were, with the class that they will have; one of
+//!   the same name that is not the copy of the source's claim refuses it.
 //! - A pod is bound only when its storage is, and its claims have their devices. What was written for it stays when it
 //!   is scheduled again, so that a crash between any two writes costs a try and neither storage nor devices.
 //! - No device is given to two claims: from the decision until it is seen in the claim, it is promised.
@@ -103,13 +106,13 @@ pub const RIGHTS: &[Right] = &[
         "",
         "persistentvolumeclaims",
         &["list", "watch", "patch"],
-        "which storage pods of other profiles than delegates' need; says for which node it is to be made",
+        "which storage pods need; says for which node it is to be made",
     ),
     right(
         "",
         "persistentvolumes",
         &["list", "watch", "patch"],
-        "which storage there is and from where it can be reached; binds it to the claims of such pods",
+        "which storage there is and from where it can be reached; binds it to the claims of pods",
     ),
     right(STORAGE, "storageclasses", &["list", "watch"], "when and where storage is made"),
     right(STORAGE, "csinodes", &["list", "watch"], "how many volumes a node can attach"),
@@ -184,8 +187,11 @@ pub async fn serve_with(runtime: Runtime, args: Args, extension: Extension) -> a
     let mode = mode::Mode { args: &args, alone: !config.profiles.is_empty() };
     let Some(chaperons) = mode.is_target(&runtime).await else { return Ok(()) };
     let Some(devices) = mode::has_devices(&runtime).await else { return Ok(()) };
-    let storage = config.profiles.iter().any(|profile| profile.scheduler_name != keys::CANDIDATE_SCHEDULER);
-    let claims = match devices && storage {
+    let of_others =
+        |profile: &scheduling::config::Profile| profile.scheduler_name != keys::CANDIDATE_SCHEDULER;
+    let others = config.profiles.iter().any(of_others);
+    let storage = chaperons || others;
+    let claims = match devices && others {
         true => {
             let Some(rules) = mode::has_rules(&runtime).await else { return Ok(()) };
             Some(rules)

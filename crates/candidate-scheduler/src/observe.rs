@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use api::claims::{Followings, followings};
 use api::{ClusterSummary, keys, raw};
 use scheduling::volumes::{
     Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass, VolumeAttachment,
@@ -175,6 +176,8 @@ pub struct ChaperonSeen {
     pub pod: Result<Arc<PodInfo>, String>,
     /// Its manifest, for the dry run.
     pub manifest: Arc<Value>,
+    /// Claims of the source that follow its pod.
+    pub claims: Arc<Followings>,
 }
 
 impl ChaperonSeen {
@@ -217,6 +220,7 @@ impl ChaperonSeen {
                 Err(error) => Err(error.to_string()),
             },
             manifest: Arc::new(manifest),
+            claims: Arc::new(followings(chaperon.annotation(keys::CLAIMS))),
         }
     }
 }

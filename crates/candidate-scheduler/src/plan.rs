@@ -6,6 +6,7 @@
 mod binding;
 mod calls;
 mod chaperons;
+mod claims;
 mod devices;
 mod kubelets;
 mod owners;
@@ -73,8 +74,7 @@ pub struct Settings {
     pub config: Config,
     /// PodChaperons and the ClusterSummary are watched: this cluster is a target.
     pub chaperons: bool,
-    /// Claims, volumes and what CSI drivers say are watched. Without, pods with claims are placed nowhere; delegates
-    /// are not in any case.
+    /// Claims, volumes and what CSI drivers say are watched. Without, pods with claims are placed nowhere.
     pub storage: bool,
     /// Services and controllers of pods are watched, and nothing is decided before they were seen.
     pub owners: bool,
@@ -519,15 +519,7 @@ impl Model {
 
     /// The best node for one pod, one of `avoided` only if no other fits.
     fn choose(&mut self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Box<Diagnosis>> {
-        let delegate = pod.spec.scheduler_name == keys::CANDIDATE_SCHEDULER;
-        let mut refusals = Vec::new();
-        if delegate || !self.settings.storage {
-            refusals = pod.spec.storage_refusals();
-        }
-        if delegate {
-            refusals.extend(pod.spec.claim_refusal());
-        }
-        if let Some(diagnosis) = self.refused(&refusals) {
+        if let Some(diagnosis) = self.refuse_storage(pod) {
             return Err(Box::new(diagnosis));
         }
         let framework = self.profiles.of(pod);
@@ -540,24 +532,26 @@ impl Model {
         Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
     }
 
-    /// Of delegates, claims are not understood between clusters yet, so that one that has some is placed nowhere, rather
-    /// than wrongly.
+    /// Where storage is not watched, a pod that has some is placed nowhere, rather than wrongly; so is a delegate with
+    /// resource claims.
     fn refuse_storage(&self, pod: &PodInfo) -> Option<Diagnosis> {
-        let mut refusals = pod.spec.storage_refusals();
-        refusals.extend(pod.spec.claim_refusal());
-        self.refused(&refusals)
-    }
-
-    /// A no to all nodes in these words; None without any.
-    fn refused(&self, refusals: &[String]) -> Option<Diagnosis> {
+        let mut refusals = if self.settings.storage { Vec::new() } else { pod.spec.storage_refusals() };
+        if pod.spec.scheduler_name == keys::CANDIDATE_SCHEDULER {
+            refusals.extend(pod.spec.claim_refusal());
+        }
         if refusals.is_empty() {
             return None;
         }
+        Some(self.refused_by("Supported", refusals.join(", ")))
+    }
+
+    /// A refusal of the whole cluster by one plugin.
+    fn refused_by(&self, plugin: &'static str, reason: String) -> Diagnosis {
         let mut diagnosis = Diagnosis::default();
         diagnosis.node_count = self.snapshot.node_count();
-        diagnosis.pre_filter = Some(refusals.join(", "));
-        diagnosis.plugins = BTreeSet::from(["Supported"]);
-        Some(diagnosis)
+        diagnosis.pre_filter = Some(reason);
+        diagnosis.plugins = BTreeSet::from([plugin]);
+        diagnosis
     }
 
     /// Moves what waits for such an event.

@@ -10,8 +10,8 @@ use crate::plan::{Action, Delegate, Observed};
 use api::references::{self, Reference};
 use api::{Pod, PodChaperon, keys};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PostParams, Preconditions};
 use kube::{Api, Client};
 use runtime::{Chain, Class, patching};
 use serde::de::DeserializeOwned;
@@ -46,6 +46,8 @@ impl Action {
             Action::RecordLost(_) => "record_lost",
             Action::CopyAnnotations(_) => "copy_annotations",
             Action::AddEphemeral(_) => "add_ephemeral",
+            Action::Resize(_) => "resize_delegate",
+            Action::Update(_) => "update_delegate",
             Action::DeleteDelegate(_) => "delete_delegate",
             Action::DiscardDelegate => "discard_delegate",
             Action::RevokeDelegate => "revoke_delegate",
@@ -105,6 +107,8 @@ impl<'a> Hands<'a> {
             }
             Action::CopyAnnotations(changes) => self.copy_annotations(chaperon, changes).await,
             Action::AddEphemeral(containers) => self.add_ephemeral(pod, containers).await,
+            Action::Resize(spec) => self.change(pod, Some("resize"), json!({"spec": spec})).await,
+            Action::Update(patch) => self.change(pod, None, patch.clone()).await,
             Action::DeleteDelegate(grace) => self.delete(pod, *grace, None).await,
             Action::RevokeDelegate => {
                 info!(namespace = self.key.namespace, chaperon = self.key.name, "revokes the delegate");
@@ -143,6 +147,37 @@ impl<'a> Hands<'a> {
         };
         self.context.cache.learn_pod(patched.map_err(failed)?);
         Ok(())
+    }
+
+    /// Changes the delegate, or notes why the API server does not let us.
+    async fn change(&self, pod: &Pod, subresource: Option<&str>, mut patch: Value) -> Result<(), Error> {
+        patch["metadata"]["uid"] = json!(pod.uid());
+        let params = patching(&self.context.manager);
+        let failed = |source| Error::Patch { kind: "pod", object: self.key.to_string(), source };
+        if let Some(added) = patch["spec"].get("tolerations").and_then(Value::as_array).cloned() {
+            // A merge would replace those that are there.
+            let live = self.pods.get(&self.key.name).await.map_err(failed)?;
+            let mut all = live.spec["tolerations"].as_array().cloned().unwrap_or_default();
+            all.extend(added.into_iter().filter(|toleration| !all.contains(toleration)).collect::<Vec<_>>());
+            patch["spec"]["tolerations"] = Value::Array(all);
+        }
+        let patch = Patch::Strategic(patch);
+        let changed = match subresource {
+            Some(name) => self.pods.patch_subresource(name, &self.key.name, &params, &patch).await,
+            None => self.pods.patch(&self.key.name, &params, &patch).await,
+        };
+        match changed {
+            Ok(pod) => {
+                info!(namespace = self.key.namespace, chaperon = self.key.name, "changed the delegate");
+                self.context.cache.learn_pod(pod);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if [400, 403, 404, 422].contains(&status.code) => {
+                self.context.cache.refuse_update(self.key, &status.message);
+                Err(failed(kube::Error::Api(status)))
+            }
+            Err(source) => Err(failed(source)),
+        }
     }
 
     /// Logs and counts what a new status means.
@@ -185,14 +220,18 @@ impl<'a> Hands<'a> {
         let (client, namespace) = (self.context.client.clone(), &self.key.namespace);
         let found = match reference.kind {
             references::Kind::ConfigMap => {
-                is_there(&Api::<ConfigMap>::namespaced(client, namespace), &reference.name).await
+                is_there(&Api::<ConfigMap>::namespaced(client, namespace), reference).await
             }
             references::Kind::Secret => {
-                is_there(&Api::<Secret>::namespaced(client, namespace), &reference.name).await
+                is_there(&Api::<Secret>::namespaced(client, namespace), reference).await
+            }
+            references::Kind::Claim => {
+                is_there(&Api::<PersistentVolumeClaim>::namespaced(client, namespace), reference).await
             }
         };
         let found = match found {
-            Err(source) if runtime::class(&source) == Class::Forbidden => {
+            // Nobody may take another's data for its own.
+            Err(source) if runtime::class(&source) == Class::Forbidden && reference.original.is_empty() => {
                 warn!(namespace, object = %reference, error = %Chain(&source), "may not read what a delegate names; creating it all the same");
                 true
             }
@@ -339,12 +378,21 @@ impl<'a> Hands<'a> {
     }
 }
 
-async fn is_there<K>(api: &Api<K>, name: &str) -> kube::Result<bool>
+async fn is_there<K>(api: &Api<K>, reference: &Reference) -> kube::Result<bool>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let found = api.get_metadata_opt(name).await?;
-    Ok(found.is_some_and(|object| object.metadata.deletion_timestamp.is_none()))
+    let found = api.get_metadata_opt(&reference.name).await?;
+    Ok(found.is_some_and(|object| {
+        let is_it = reference.original.is_empty() || reference.original == original(&object.metadata);
+        is_it && object.metadata.deletion_timestamp.is_none()
+    }))
+}
+
+/// UID of the object in the source whose copy this is.
+pub(crate) fn original(metadata: &ObjectMeta) -> String {
+    let labels = metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(keys::PARENT_UID)).cloned().unwrap_or_default()
 }
 
 /// What a creation ran into.

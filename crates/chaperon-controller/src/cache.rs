@@ -8,7 +8,7 @@ use crate::delegate::{EPHEMERAL, belongs};
 use crate::fence::{Fence, Holder, need};
 use crate::plan::{Creation, Delegate, Observed, Staging};
 use crate::stock::Stock;
-use api::references::{References, of_pod};
+use api::references::{References, of_chaperon};
 use api::{Pod, PodChaperon, keys};
 use runtime::{Class, Clock};
 use serde_json::json;
@@ -25,6 +25,9 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How many that wait for room one pod that goes wakes: it rarely makes room for more, and the others come back
 /// by themselves.
 const WOKEN: usize = 8;
+
+/// How long a change that was refused is not tried again.
+const REFUSED_UPDATE: Duration = Duration::from_secs(30);
 
 /// Namespace and name, of a PodChaperon and its pod alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +67,8 @@ struct Entry {
     held_since: Option<Instant>,
     /// Since when something that the delegate names is known not to be there.
     lacks_since: Option<Instant>,
+    /// Which record of changes the API server refused, why, and until when it is not tried again.
+    refused_update: Option<(String, String, Instant)>,
 }
 
 impl Default for Entry {
@@ -76,6 +81,7 @@ impl Default for Entry {
             resume: None,
             held_since: None,
             lacks_since: None,
+            refused_update: None,
         }
     }
 }
@@ -119,7 +125,7 @@ impl Entry {
         let Some(chaperon) = &self.chaperon else { return Staging::Complete };
         let is_due = chaperon.is_allowed() && !chaperon.is_terminating() && !self.has_delegate();
         let needs =
-            if is_due || self.lacks_since.is_some() { of_pod(&chaperon.spec) } else { References::new() };
+            if is_due || self.lacks_since.is_some() { of_chaperon(chaperon) } else { References::new() };
         if !is_due {
             stock.forget(key, &needs);
             self.lacks_since = None;
@@ -130,6 +136,13 @@ impl Entry {
             self.lacks_since = None;
         }
         staging
+    }
+
+    /// Why the delegate is not as its proxy pod was changed.
+    fn unchanged(&self) -> Option<String> {
+        let record = self.chaperon.as_ref()?.annotation(keys::UPDATES)?;
+        let (refused, message, until) = self.refused_update.as_ref()?;
+        (refused == record && Instant::now() < *until).then(|| message.clone())
     }
 
     fn has_delegate(&self) -> bool {
@@ -245,6 +258,7 @@ impl Cache {
             promised: entry.young_promise().map(|promise| Arc::clone(&promise.node)),
             fence: Fence::Open,
             live: round.live,
+            unchanged: entry.unchanged(),
             held: entry.held_since.map(|since| since.elapsed()),
             now: self.1.now(),
         }
@@ -470,9 +484,19 @@ impl Cache {
         }
     }
 
-    /// Changes what is known of ConfigMaps and Secrets.
+    /// Changes what is known of ConfigMaps, Secrets and claims.
     pub(crate) fn stock<T>(&self, change: impl FnOnce(&mut Stock) -> T) -> T {
         change(&mut self.state().stock)
+    }
+
+    /// The API server refused to change the delegate as its proxy pod was.
+    pub(crate) fn refuse_update(&self, key: &Key, message: &str) {
+        if let Some(entry) = self.state().entries.get_mut(key)
+            && let Some(chaperon) = &entry.chaperon
+        {
+            let record = chaperon.annotation(keys::UPDATES).unwrap_or_default().to_owned();
+            entry.refused_update = Some((record, message.to_owned(), Instant::now() + REFUSED_UPDATE));
+        }
     }
 
     /// A kubelet refused the delegate.

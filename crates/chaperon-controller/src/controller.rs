@@ -1,6 +1,6 @@
 //! Watches, the queue, and what follows a failure. Decides nothing.
 
-use crate::apply::{Context, Hands};
+use crate::apply::{Context, Hands, original};
 use crate::cache::{Cache, Key, Round};
 use crate::error::Error;
 use crate::fences::{self, Watched};
@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use api::references::{Kind, Reference};
 use api::{Pod, PodChaperon, keys};
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::Api;
 use kube::core::{NamespaceResourceScope, PartialObjectMeta};
 use kube::runtime::watcher;
@@ -102,6 +102,7 @@ pub async fn lead(runtime: Runtime, metrics: Metrics, stop: CancellationToken) -
                 feed(&context, &queue, watches),
                 follow_copies::<ConfigMap>(&context, &queue, Kind::ConfigMap),
                 follow_copies::<Secret>(&context, &queue, Kind::Secret),
+                follow_copies::<PersistentVolumeClaim>(&context, &queue, Kind::Claim),
                 fences::follow(&context, &queue, leases),
                 resync(&context, &queue),
                 queue.run(stop.clone(), work),
@@ -188,8 +189,11 @@ where
     let mut events = Box::pin(runtime::watch(copies, config, "local", &context.common));
     let place = |object: &PartialObjectMeta<K>| {
         let metadata = &object.metadata;
-        let name = metadata.name.clone().unwrap_or_default();
-        (metadata.namespace.clone().unwrap_or_default(), Reference { kind, name })
+        let mut reference = Reference::new(kind, metadata.name.as_deref().unwrap_or_default());
+        if kind == Kind::Claim {
+            reference.original = original(metadata);
+        }
+        (metadata.namespace.clone().unwrap_or_default(), reference)
     };
     let stays = |object: &PartialObjectMeta<K>| object.metadata.deletion_timestamp.is_none();
     while let Some(seen) = events.next().await {

@@ -1,5 +1,6 @@
 //! The delegate: how it is made, and what its status proves.
 
+use api::updates::Updates;
 use api::{Pod, PodChaperon, keys};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
@@ -51,6 +52,8 @@ pub fn build(chaperon: &PodChaperon, node: Option<&str>) -> Pod {
     pod.metadata.namespace = Some(chaperon.namespace().to_owned());
     pod.metadata.labels = chaperon.metadata.labels.clone();
     pod.metadata.annotations = chaperon.metadata.annotations.clone();
+    // What was changed on the proxy pod since it was submitted; the annotation that says so is there already.
+    Updates::read(chaperon.annotation(keys::UPDATES)).apply(&mut pod);
     pod.metadata.finalizers = Some(vec![keys::CHAPERON_FINALIZER.to_owned()]);
     pod.metadata.owner_references = Some(vec![OwnerReference {
         api_version: "multicluster.admiralty.io/v1alpha1".to_owned(),

@@ -8,15 +8,21 @@
 //! lost one of restart policy `Always` again, and lets a deleted PodChaperon go only when its delegate's
 //! containers have stopped.
 //!
-//! A delegate is not created before the ConfigMaps and Secrets are there that its spec names; `DelegateCreated=False`,
+//! A delegate is not created before the ConfigMaps, Secrets and PersistentVolumeClaims are there that its spec names,
+//! a claim of the source as the copy of that very claim; `DelegateCreated=False`,
 //! reason `WaitsForReferences`, says which are awaited. What it can do without, optional references and pull
 //! secrets, is waited for at most one second. Copies that sources make are watched by their metadata, what the
 //! target has by itself is read by its metadata when it is named.
 //!
+//! What was changed on the proxy pod after it was submitted (annotation `updates` of the PodChaperon) is changed on the
+//! delegate: annotations, labels, images, the deadline, tolerations, resources in place. What the API server refuses
+//! stands in condition `DelegateUpdated`. A key that was written in the source stays as it is there; any other
+//! annotation of the delegate flows back.
+//!
 //! All decisions are in [`plan`]; [`delegate`] and [`status`] hold what they rest on.
 //!
 //! It never runs finished work again: a recorded end is final. It never touches a pod that no PodChaperon
-//! controls, never changes a spec, and takes no silence of a node for an end.
+//! controls, never changes a spec unless the source did, and takes no silence of a node for an end.
 //!
 //! A delegate with `fence: Lease` runs only as long as its source is seen to renew a Lease here: one that is not
 //! renewed is noted as over, and what runs of that epoch is stopped, with its own grace period, for ever.
@@ -37,9 +43,10 @@
 //! | core | pods | list, watch | the delegates |
 //! | core | pods | get | read live before a delegate counts as lost, and when its name is taken |
 //! | core | pods | create | delegates |
-//! | core | pods | patch | the finalizer |
+//! | core | pods | patch | the finalizer; what was changed on the proxy pod |
+//! | core | pods/resize | patch | resources that were changed on the proxy pod in place |
 //! | core | pods | delete | delegates of deleted PodChaperons and those that a kubelet refused |
-//! | core | configmaps, secrets | get, list, watch | whether what delegates name is there; metadata alone is asked for |
+//! | core | configmaps, secrets, persistentvolumeclaims | get, list, watch | whether what delegates name is there; metadata alone is asked for |
 //! | coordination.k8s.io | leases | list, watch, patch | whether sources with `fence: Lease` are there, and that one is not |
 //!
 //! In its own namespace: `create` on leases, and `get`, `list`, `watch`, `update`, `patch` on the Lease

@@ -4,6 +4,7 @@ use crate::delegate::has_stopped;
 use crate::plan::{Action, Observed, Plan};
 use crate::status::{DELEGATE_STOPPED, Problem, is_quiet, is_true, is_urgent, same, with_problem};
 use api::raw::is_terminal;
+use api::updates::Updates;
 use api::{Pod, PodChaperon, keys};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -40,6 +41,11 @@ pub(crate) fn copy_status(plan: &mut Plan, chaperon: &PodChaperon, pod: &Pod, se
             None => status = with_problem(&status, &chaperon.status, &overdue(pod), seen.now),
         }
     }
+    if let Some(message) = &seen.unchanged {
+        let (kind, reason) = (keys::DELEGATE_UPDATED, "Refused".to_owned());
+        let problem = Problem { kind, reason, message: message.clone() };
+        status = with_problem(&status, &chaperon.status, &problem, seen.now);
+    }
     let phase = status.get("phase").and_then(Value::as_str).unwrap_or_default();
     let out_of_end = is_terminal(chaperon.phase()) && phase != chaperon.phase();
     if out_of_end || same(&chaperon.status, &status) {
@@ -66,8 +72,10 @@ fn overdue(pod: &Pod) -> Problem {
     Problem { kind: DELEGATE_STOPPED, reason: "NodeSilent".to_owned(), message }
 }
 
-/// The annotations of the delegate that are not the contract's, against those of its PodChaperon.
+/// The annotations of the delegate that are not the contract's, against those of its PodChaperon. What somebody wrote
+/// in the source is not the delegate's.
 pub(crate) fn annotation_changes(chaperon: &PodChaperon, pod: &Pod) -> BTreeMap<String, Option<String>> {
+    let of_source = Updates::read(chaperon.annotation(keys::UPDATES)).annotations;
     let old = chaperon.metadata.annotations.as_ref();
     let new = pod.metadata.annotations.as_ref();
     let set =
@@ -75,6 +83,6 @@ pub(crate) fn annotation_changes(chaperon: &PodChaperon, pod: &Pod) -> BTreeMap<
     let unset = old.into_iter().flatten().filter(|(key, _)| !new.is_some_and(|new| new.contains_key(*key)));
     set.map(|(key, value)| (key.clone(), Some(value.clone())))
         .chain(unset.map(|(key, _)| (key.clone(), None)))
-        .filter(|(key, _)| !keys::is_ours(key))
+        .filter(|(key, _)| !keys::is_ours(key) && !of_source.contains_key(key))
         .collect()
 }

@@ -10,10 +10,11 @@ use crate::status::{DELEGATE_CREATED, LOST, Problem, fenced, is_false, lost, sam
 use crate::stock::required;
 use api::raw::{confirms_revocation, is_terminal};
 use api::references::{Reference, References};
+use api::updates::Updates;
 use api::{Pod, PodChaperon, keys};
 use k8s_openapi::jiff::Timestamp;
 use runtime::Class;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,8 @@ pub struct Observed {
     pub fence: Fence,
     /// Whether the PodChaperon was read from the API server in this round.
     pub live: bool,
+    /// Why the delegate could not be changed as its proxy pod was.
+    pub unchanged: Option<String>,
     /// For how long a change of status has been held back.
     pub held: Option<Duration>,
     /// The time.
@@ -111,6 +114,10 @@ pub enum Action {
     CopyAnnotations(BTreeMap<String, Option<String>>),
     /// Adds ephemeral containers to the delegate.
     AddEphemeral(Vec<Value>),
+    /// Changes resources of the delegate in place: a strategic merge patch of its spec.
+    Resize(Value),
+    /// Changes the delegate as its proxy pod was: a strategic merge patch, without UID.
+    Update(Value),
     /// Deletes the delegate, with a grace period in seconds instead of its own.
     DeleteDelegate(Option<u32>),
     /// Deletes a delegate that a kubelet refused.
@@ -303,12 +310,40 @@ fn keep(chaperon: &PodChaperon, pod: &Pod, seen: &Observed) -> Plan {
     copy_status(&mut plan, chaperon, pod, seen);
     let changes = annotation_changes(chaperon, pod);
     plan.push_if(!changes.is_empty(), Action::CopyAnnotations(changes));
+    if !ended && !is_terminal(pod.phase()) {
+        update(&mut plan, chaperon, pod, seen);
+    }
     let ephemeral = lacks(chaperon, pod);
     plan.push_if(
         !ended && !is_terminal(pod.phase()) && !ephemeral.is_empty(),
         Action::AddEphemeral(ephemeral),
     );
     plan
+}
+
+/// Makes the delegate what its proxy pod was changed into.
+fn update(plan: &mut Plan, chaperon: &PodChaperon, pod: &Pod, seen: &Observed) {
+    let Some(text) = chaperon.annotation(keys::UPDATES) else { return };
+    let record = Updates::read(Some(text));
+    let is_done = pod.annotation(keys::UPDATES) == Some(text);
+    let (mut annotations, labels) = record.lacking(pod);
+    if is_done && annotations.is_empty() && labels.is_empty() {
+        return;
+    }
+    if seen.unchanged.is_some() {
+        plan.look_again(LONGEST_LOOK);
+        return;
+    }
+    let mut patch = json!({});
+    if !is_done {
+        plan.push_if(!record.resources.is_empty(), Action::Resize(json!(record.resources)));
+        annotations.insert(keys::UPDATES.to_owned(), Some(text.to_owned()));
+        if !record.spec.is_empty() {
+            patch["spec"] = json!(record.spec);
+        }
+    }
+    patch["metadata"] = json!({"annotations": annotations, "labels": labels});
+    plan.actions.push(Action::Update(patch));
 }
 
 /// The source cannot be told from one that has replaced this delegate. Returns whether that is all for now.

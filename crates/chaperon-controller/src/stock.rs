@@ -1,4 +1,4 @@
-//! Which of the ConfigMaps and Secrets that delegates name are there.
+//! Which of the ConfigMaps, Secrets and claims that delegates name are there.
 //!
 //! Copies that sources make are watched; what a target has by itself is read when a delegate names it.
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn secret() -> Reference {
-        Reference { kind: Kind::Secret, name: "s".to_owned() }
+        Reference::new(Kind::Secret, "s")
     }
 
     fn needs() -> References {
@@ -168,6 +168,22 @@ mod tests {
         assert_eq!(stock.look(&key(), &needs(), (&mut since, later)), Staging::Complete);
         let long_after = later + Duration::from_mins(1);
         assert_eq!(stock.look(&key(), &needs(), (&mut since, long_after)), Staging::Unread(vec![secret()]));
+    }
+
+    #[test]
+    fn w30_a_claim_that_follows_is_there_only_as_the_copy_of_its_original() {
+        let (mut stock, mut since, now) = (Stock::default(), None, Instant::now());
+        let copy = |original: &str| Reference {
+            original: original.to_owned(),
+            ..Reference::new(Kind::Claim, "data")
+        };
+        let needs: References = [(copy("u"), Need::Required)].into();
+        stock.put("ns", &copy("of-another-source"));
+        assert_eq!(stock.look(&key(), &needs, (&mut since, now)), Staging::Unread(vec![copy("u")]));
+        stock.learn(("ns", &copy("u")), false, now);
+        assert!(matches!(stock.look(&key(), &needs, (&mut since, now)), Staging::Lacking(..)));
+        assert_eq!(stock.put("ns", &copy("u")), [key()]);
+        assert_eq!(stock.look(&key(), &needs, (&mut since, now)), Staging::Complete);
     }
 
     #[test]

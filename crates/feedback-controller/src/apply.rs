@@ -96,6 +96,10 @@ pub(crate) async fn apply(
             let annotations = json!({keys::DELETION_GRACE_SECONDS: seconds.to_string()});
             pass_down(context, chaperon, json!({"metadata": {"annotations": annotations}})).await
         }
+        Action::PassUpdates(chaperon, record) => {
+            let annotations = json!({keys::UPDATES: record});
+            pass_down(context, chaperon, json!({"metadata": {"annotations": annotations}})).await
+        }
         Action::PassEphemeral(chaperon, containers) => {
             pass_down(context, chaperon, json!({"spec": {"ephemeralContainers": containers}})).await
         }

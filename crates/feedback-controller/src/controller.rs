@@ -190,6 +190,7 @@ fn name(action: &Action) -> &'static str {
         Action::DeleteProxy => "delete_proxy",
         Action::PassGrace(_, _) => "pass_grace",
         Action::PassEphemeral(_, _) => "pass_ephemeral",
+        Action::PassUpdates(_, _) => "pass_updates",
         Action::DeleteChaperon(_) => "delete_chaperon",
         Action::SweepChaperon(_) => "sweep_chaperon",
     }

@@ -29,8 +29,11 @@
 //!   its name.
 //! - A delegate that cannot be created, scheduled or stopped says why in a condition of its proxy pod:
 //!   `DelegateCreated`, `DelegateScheduled`, `DelegateStopped`, which go with the reason.
-//! - An annotation that the delegate has from the pod's manifest is the proxy pod's own; what somebody changes
-//!   on the delegate is mirrored once.
+//! - Annotations and labels have an owner key by key: what is written on the proxy pod after it was submitted is passed
+//!   down (annotation `updates` of the PodChaperon) and stays; what somebody changes on the delegate is mirrored once.
+//!   An annotation that the delegate has from the pod's manifest is the proxy pod's own.
+//! - What the API server lets a pod change of its spec is passed down: images, the deadline, further tolerations,
+//!   resources in place, ephemeral containers.
 //! - PodChaperons of other clusters are never seen.
 //!
 //! It never creates a PodChaperon or a pod and never writes a PodChaperon's status.

@@ -37,9 +37,15 @@ const OF_KUBELET: &[&str] = &[
     "AllContainersRestarting",
 ];
 
-/// Conditions that say why a delegate does not run; they go with the reason. The first two are
+/// Conditions that say why a delegate does not run; they go with the reason. The first three are
 /// chaperon-controller's, then comes what `PodScheduled` is in the target, and what is said while it is silent.
-const WHY: &[&str] = &[api::keys::DELEGATE_CREATED, "DelegateStopped", DELEGATE_SCHEDULED, TARGET_REACHABLE];
+const WHY: &[&str] = &[
+    api::keys::DELEGATE_CREATED,
+    "DelegateStopped",
+    api::keys::DELEGATE_UPDATED,
+    DELEGATE_SCHEDULED,
+    TARGET_REACHABLE,
+];
 const TARGET_REACHABLE: &str = "TargetReachable";
 const DELEGATE_SCHEDULED: &str = "DelegateScheduled";
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
@@ -255,14 +261,17 @@ fn annotations(proxy: &Proxy, delegate: Delegate<'_>) -> Map<String, Value> {
     if delegate.is_told {
         return patch;
     }
-    for (key, value) in new {
+    // What somebody wrote in the source is the source's.
+    let is_own =
+        |key: &str| proxy.updates.as_ref().is_some_and(|updates| updates.annotations.contains_key(key));
+    for (key, value) in new.iter().filter(|(key, _)| !is_own(key)) {
         let is_given = proxy.submitted.get(key) != Some(value) || delegate.had.contains(key);
         if is_given && old.get(key) != Some(value) {
             patch.insert(key.clone(), json!(value));
         }
     }
     for key in delegate.had {
-        if !new.contains_key(key) && old.contains_key(key) {
+        if !new.contains_key(key) && old.contains_key(key) && !is_own(key) {
             patch.insert(key.clone(), Value::Null);
         }
     }

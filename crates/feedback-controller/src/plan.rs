@@ -3,7 +3,10 @@
 use crate::failover::{self, HOLD, Outage, Successor, Why};
 use crate::mirror::{Cause, Delegate, failed, mirror};
 use crate::views::{Chaperon, Proxy};
+use api::labels::Rewriting;
 use api::raw::is_terminal;
+use api::updates::{Pick, Updates};
+use api::v1alpha1::LabelRewriting;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -80,6 +83,8 @@ pub(crate) struct Observed {
     pub(crate) successor: Successor,
     /// Since the target is in step.
     pub(crate) returned: Duration,
+    /// What its target does with labels.
+    pub(crate) labels: LabelRewriting,
     /// RFC 3339.
     pub(crate) now: String,
 }
@@ -101,6 +106,8 @@ pub(crate) enum Action {
     /// Ends the proxy: a delete with grace 0 and its UID.
     DeleteProxy,
     PassGrace(Arc<Chaperon>, i64),
+    /// Passes what was changed on the pod down.
+    PassUpdates(Arc<Chaperon>, String),
     /// Passes ephemeral containers down.
     PassEphemeral(Arc<Chaperon>, Value),
     DeleteChaperon(Arc<Chaperon>),
@@ -190,6 +197,8 @@ fn alive(seen: &Observed, proxy: &Proxy) -> Plan {
             if !proxy.ephemeral.is_empty() && proxy.ephemeral != chaperon.ephemeral && !is_over(proxy) {
                 plan.actions.push(Action::PassEphemeral(Arc::clone(chaperon), proxy.ephemeral.value()));
             }
+            let updates = passing(seen, proxy, chaperon).filter(|_| !is_over(proxy));
+            plan.actions.extend(updates.map(|text| Action::PassUpdates(Arc::clone(chaperon), text)));
             let losers = doomed(seen);
             if seen.age >= LOSERS {
                 plan.actions.extend(losers);
@@ -229,6 +238,25 @@ fn alive(seen: &Observed, proxy: &Proxy) -> Plan {
             Plan::of(actions)
         }
     }
+}
+
+/// The record of changes that the PodChaperon lacks.
+fn passing(seen: &Observed, proxy: &Proxy, chaperon: &Chaperon) -> Option<String> {
+    if proxy.updates.is_none() && chaperon.updates.is_none() {
+        return None;
+    }
+    let rewriting = match seen.labels {
+        LabelRewriting::Keep => Rewriting::keep_all(),
+        LabelRewriting::Rewrite => {
+            Rewriting::from_annotation(proxy.label_pattern.as_deref()).unwrap_or_default()
+        }
+    };
+    let before = Updates::read(chaperon.updates.as_deref());
+    let now = proxy.updates.as_deref().cloned().unwrap_or_default().rewritten(&rewriting);
+    let pick =
+        Pick { annotations: &proxy.annotations, labels: &chaperon.labels, known: &chaperon.annotations };
+    let now = now.after(&before, &pick);
+    (now != before).then(|| now.text())
 }
 
 /// A pod that is being deleted.

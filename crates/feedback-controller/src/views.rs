@@ -2,6 +2,7 @@
 
 use api::failover::Wish;
 use api::raw::confirms_revocation;
+use api::updates::Updates;
 use api::{Failover, Pod, PodChaperon, keys};
 use runtime::TargetKey;
 use serde::Deserialize;
@@ -11,6 +12,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+/// The field manager of this component, by which the API server tells what it wrote.
+const MANAGER: &str = "multicluster-feedback-controller";
 /// How many characters an API server adds to a prefix.
 const GENERATED: usize = 5;
 /// Label of the pods of a StatefulSet: their own name.
@@ -76,6 +79,10 @@ pub(crate) struct Proxy {
     /// Whether its replacement would have its name.
     pub(crate) is_named: bool,
     pub(crate) status: Compact,
+    /// What was changed on it since it was submitted, if anything.
+    pub(crate) updates: Option<Box<Updates>>,
+    /// Which labels of it keep their keys.
+    pub(crate) label_pattern: Option<String>,
 }
 
 /// Fields of a spec with a pod's containers, and of a status with their statuses.
@@ -118,6 +125,8 @@ impl Proxy {
             controller: controller(pod),
             is_named: is_named(pod),
             status: Compact::new(&pod.status),
+            updates: updates(pod),
+            label_pattern: pod.annotation(keys::NO_PREFIX_LABEL_REGEXP).map(str::to_owned),
         })
     }
 
@@ -135,6 +144,12 @@ impl Proxy {
     pub(crate) fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
+}
+
+fn updates(pod: &Pod) -> Option<Box<Updates>> {
+    let submitted = api::delegate::manifest(pod).ok()?;
+    let updates = Updates::of(pod, &submitted, MANAGER);
+    (!updates.is_empty()).then(|| Box::new(updates))
 }
 
 /// The ephemeral containers of a spec.
@@ -217,12 +232,17 @@ pub(crate) struct Chaperon {
     pub(crate) annotations: BTreeMap<String, String>,
     /// The ephemeral containers that we passed down; empty text for none.
     pub(crate) ephemeral: Compact,
+    /// The record of changes that we passed down.
+    pub(crate) updates: Option<String>,
+    /// With such a record, the labels with which the delegate was asked for.
+    pub(crate) labels: BTreeMap<String, String>,
     pub(crate) status: Compact,
 }
 
 impl Chaperon {
     pub(crate) fn new(target: &TargetKey, chaperon: &PodChaperon) -> Self {
         let (parent_namespace, parent_name) = chaperon.parent();
+        let updates = chaperon.annotation(keys::UPDATES);
         Self {
             target: target.clone(),
             namespace: chaperon.namespace().to_owned(),
@@ -241,6 +261,8 @@ impl Chaperon {
             grace: chaperon.annotation(keys::DELETION_GRACE_SECONDS).and_then(|seconds| seconds.parse().ok()),
             annotations: mirrored_annotations(chaperon.metadata.annotations.as_ref()),
             ephemeral: ephemeral(&chaperon.spec),
+            labels: updates.and(chaperon.metadata.labels.clone()).unwrap_or_default(),
+            updates: updates.map(str::to_owned),
             status: Compact::new(&chaperon.status),
         }
     }

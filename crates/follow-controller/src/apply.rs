@@ -9,6 +9,7 @@ use crate::services;
 use crate::shape::{self, Content, Side, Way};
 use crate::store::{Evidence, is_ours};
 use crate::views::{Copied, Known, Source};
+use api::claims::Whereabouts;
 use api::keys;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -34,6 +35,8 @@ impl Action {
             Action::Tell(_) => "event",
             Action::Hold => "hold_original",
             Action::Release => "release_original",
+            Action::Show(_) => "show_addresses",
+            Action::Settle(_) => "settle_original",
             Action::Create(_) => "create_copy",
             Action::LookUp(_) => "look_up",
             Action::Update(_) => "update_copy",
@@ -75,6 +78,8 @@ pub(crate) async fn apply(context: &Context, object: &Object, action: &Action) -
         }
         Action::Hold => hands.mark(true).await,
         Action::Release => hands.mark(false).await,
+        Action::Show(addresses) => hands.show(addresses).await,
+        Action::Settle(target) => hands.settle(hands.link(target)?.as_ref()).await,
         Action::Create(target) => hands.create(hands.link(target)?.as_ref()).await,
         Action::LookUp(target) => hands.look_up(hands.link(target)?.as_ref()).await,
         Action::Update(target) => hands.update(hands.link(target)?.as_ref()).await,
@@ -247,7 +252,11 @@ impl Hands<'_> {
             self.context.store().put_copy(&link.key, self.object, copy);
             return Ok(looked);
         }
-        let what = "has one of this name that is no copy of it; pods there use that one";
+        let what = if self.object.kind.holds_data() {
+            "has one of this name that is no copy of it; no pod of this one starts there"
+        } else {
+            "has one of this name that is no copy of it; pods there use that one"
+        };
         self.obstacle(link, (Obstacle::Foreign, FOREIGN), what).await;
         Ok(looked)
     }
@@ -341,6 +350,40 @@ impl Hands<'_> {
             }
             Err(error) => Err(self.local("mark")(error)),
         }
+    }
+
+    /// Writes into the status of the original where its copies are reached, and which addresses those are: what a
+    /// controller of the source writes there is its own.
+    async fn show(&self, addresses: &[Value]) -> Result<Learned, Error> {
+        let Some(source) = self.context.store().source(self.object) else { return Ok(Learned::Nothing) };
+        let ours = (!addresses.is_empty()).then(|| json!(addresses).to_string());
+        let patch = json!({
+            "metadata": {"uid": source.uid, "resourceVersion": source.resource_version,
+                "annotations": {keys::INGRESS_ADDRESSES: ours}},
+            "status": {"loadBalancer": {"ingress": addresses}},
+        });
+        let params = patching(&self.context.rt.manager());
+        let written = self.sources().patch_status(&self.object.name, &params, &Patch::Merge(&patch)).await;
+        let written = written.map_err(self.local("write the status of"))?;
+        self.context.store().renew(self.object, source.version, self.source(&written));
+        Ok(Learned::Nothing)
+    }
+
+    /// Makes a target the home of the original's data, unless it has one by now.
+    async fn settle(&self, link: &Link) -> Result<Learned, Error> {
+        let Some(original) = self.read().await? else { return Ok(Learned::Nothing) };
+        let source = self.source(&original);
+        if source.claim != Some(Whereabouts::Anywhere) || source.deleting {
+            return Ok(Learned::Nothing);
+        }
+        let mut patch = marking(&source, true);
+        patch["metadata"]["annotations"] = json!({keys::CLAIM_HOME: link.cluster_uid});
+        let params = patching(&self.context.rt.manager());
+        let written = self.sources().patch(&self.object.name, &params, &Patch::Merge(&patch)).await;
+        let written = written.map_err(self.local("settle"))?;
+        self.context.store().renew(self.object, source.version, self.source(&written));
+        info!(object = %self.object, cluster = %link.key, "the data of a claim is there from now on");
+        Ok(Learned::Nothing)
     }
 
     /// Asks which pods run behind the virtual node: a view that lacks one of them is behind, and says nothing

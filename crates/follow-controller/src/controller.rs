@@ -2,7 +2,7 @@
 
 use crate::apply::apply;
 use crate::args::FollowArgs;
-use crate::kinds::{ConfigMaps, Ingresses, Kind, Marker, Object, Raw, Secrets, Services};
+use crate::kinds::{Claims, ConfigMaps, Ingresses, Kind, Marker, Object, Raw, Secrets, Services};
 use crate::link;
 use crate::metrics::Metrics;
 use crate::plan::plan;
@@ -105,6 +105,7 @@ pub(crate) async fn run(seat: Seat, stop: CancellationToken) -> anyhow::Result<(
         // The releases of Helm are large, many, and nobody's volume.
         sources::<Secrets>(&context, "type!=helm.sh/release.v1"),
         leaders(&context),
+        wholes::<Claims>(&context),
         resync(&context),
         targets.drive(context.stop.clone(), follow),
         context.queue.run(context.stop.clone(), work),
@@ -175,7 +176,8 @@ async fn leaders(context: &Context) {
     }
 }
 
-/// Follows Services and Ingresses: whom they lead to matters before anybody uses them.
+/// Follows Services and Ingresses, since whom they lead to matters before anybody uses them, and claims, since their
+/// spec says where their data is.
 async fn wholes<M: Marker>(context: &Context) {
     let api = Api::<Raw<M>>::all(context.rt.client.clone());
     let mut events = Box::pin(watch(api, watcher::Config::default(), "local", &context.rt.metrics));

@@ -16,6 +16,15 @@ pub(crate) struct Ingress {
     pub(crate) is_copy: bool,
     /// The original says that it has copies.
     pub(crate) is_marked: bool,
+    /// Where it is reached, as its status says.
+    pub(crate) addresses: Vec<Value>,
+    /// Those of them that we wrote there.
+    pub(crate) ours: Vec<Value>,
+}
+
+/// The addresses in the status of an Ingress.
+pub(crate) fn addresses(status: &Value) -> Vec<Value> {
+    items(status, "/loadBalancer/ingress").cloned().collect()
 }
 
 fn items<'a>(of: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
@@ -23,7 +32,7 @@ fn items<'a>(of: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> + use
 }
 
 impl Ingress {
-    pub(crate) fn new(metadata: &ObjectMeta, spec: &Value) -> Self {
+    pub(crate) fn new(metadata: &ObjectMeta, spec: &Value, status: &Value) -> Self {
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
         // A rule may have no paths at all, and a backend may be no Service.
         let paths = items(spec, "/rules").flat_map(|rule| items(rule, "/http/paths"));
@@ -36,7 +45,27 @@ impl Ingress {
             secrets: secrets.collect(),
             is_copy: annotation(keys::IS_DELEGATE).is_some(),
             is_marked: annotation(keys::GLOBAL).is_some_and(|value| value == "true"),
+            addresses: addresses(status),
+            ours: annotation(keys::INGRESS_ADDRESSES)
+                .and_then(|text| serde_json::from_str(text).ok())
+                .unwrap_or_default(),
         }
+    }
+
+    /// What its status is to say, given the addresses of its copies; `None` when that stands there, or when a
+    /// controller of the source gives it addresses of its own.
+    pub(crate) fn status(&self, copies: &[Value]) -> Option<Vec<Value>> {
+        let mut wanted: Vec<Value> = Vec::new();
+        for address in copies {
+            if !wanted.contains(address) {
+                wanted.push(address.clone());
+            }
+        }
+        wanted.sort_by_cached_key(ToString::to_string);
+        let is_ours = self.addresses.iter().all(|address| self.ours.contains(address));
+        let is_shown = wanted.len() == self.addresses.len()
+            && wanted.iter().all(|address| self.addresses.contains(address));
+        (is_ours && !is_shown).then_some(wanted)
     }
 }
 
@@ -105,7 +134,7 @@ mod tests {
 
     #[track_caller]
     fn check(spec: &Value, backends: &[&str], secrets: &[&str]) {
-        let seen = Ingress::new(&ObjectMeta::default(), spec);
+        let seen = Ingress::new(&ObjectMeta::default(), spec, &Value::Null);
         assert_eq!(seen.backends.iter().collect::<Vec<_>>(), backends);
         assert_eq!(seen.secrets.iter().collect::<Vec<_>>(), secrets);
     }
@@ -122,6 +151,22 @@ mod tests {
             &["fallback", "web"],
             &["cert"],
         );
+    }
+
+    #[test]
+    fn addresses_of_copies_are_shown_where_the_source_gives_none() {
+        let at = |ip: &str| json!({"ip": ip});
+        let seen = |shown: &[Value], ours: &[Value]| {
+            let meta = json!({"annotations": {keys::INGRESS_ADDRESSES: json!(ours).to_string()}});
+            let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+            Ingress::new(&meta, &json!({}), &json!({"loadBalancer": {"ingress": shown}}))
+        };
+        let (one, two) = (at("10.0.0.1"), at("10.0.0.2"));
+        let both = vec![one.clone(), two.clone()];
+        assert_eq!(seen(&[], &[]).status(&[two.clone(), one.clone(), two.clone()]), Some(both.clone()));
+        assert_eq!(seen(&both, &both).status(&[two.clone(), one.clone()]), None, "w40: it stands there");
+        assert_eq!(seen(&both, &both).status(&[]), Some(vec![]));
+        assert_eq!(seen(&[two.clone()], &[]).status(&[one]), None, "the source has a controller for it");
     }
 
     #[test]

@@ -22,10 +22,12 @@ pub(crate) enum Kind {
     Service,
     /// networking.k8s.io/v1 Ingress.
     Ingress,
+    /// core/v1 PersistentVolumeClaim.
+    Claim,
 }
 
 /// All of them.
-pub(crate) const ALL: [Kind; 4] = [Kind::ConfigMap, Kind::Secret, Kind::Service, Kind::Ingress];
+pub(crate) const ALL: [Kind; 5] = [Kind::ConfigMap, Kind::Secret, Kind::Service, Kind::Ingress, Kind::Claim];
 
 impl Kind {
     /// The word in `kind`.
@@ -36,6 +38,7 @@ impl Kind {
             Kind::Secret => "Secret",
             Kind::Service => "Service",
             Kind::Ingress => "Ingress",
+            Kind::Claim => "PersistentVolumeClaim",
         }
     }
 
@@ -47,14 +50,22 @@ impl Kind {
             Kind::Secret => "secrets",
             Kind::Service => "services",
             Kind::Ingress => "ingresses",
+            Kind::Claim => "persistentvolumeclaims",
         }
+    }
+
+    /// Whether copies hold what their originals do not: they stay when nobody uses them, are in one target alone, and
+    /// go with their original only.
+    #[must_use]
+    pub(crate) fn holds_data(self) -> bool {
+        self == Kind::Claim
     }
 
     /// For calls.
     #[must_use]
     pub(crate) fn resource(self) -> ApiResource {
         let (group, api_version) = match self {
-            Kind::ConfigMap | Kind::Secret | Kind::Service => ("", "v1"),
+            Kind::ConfigMap | Kind::Secret | Kind::Service | Kind::Claim => ("", "v1"),
             Kind::Ingress => ("networking.k8s.io", "networking.k8s.io/v1"),
         };
         ApiResource {
@@ -72,6 +83,7 @@ impl From<references::Kind> for Kind {
         match kind {
             references::Kind::ConfigMap => Kind::ConfigMap,
             references::Kind::Secret => Kind::Secret,
+            references::Kind::Claim => Kind::Claim,
         }
     }
 }
@@ -138,6 +150,14 @@ pub(crate) struct Ingresses;
 
 impl Marker for Ingresses {
     const KIND: Kind = Kind::Ingress;
+}
+
+/// Marks PersistentVolumeClaims.
+#[derive(Debug, Clone)]
+pub(crate) struct Claims;
+
+impl Marker for Claims {
+    const KIND: Kind = Kind::Claim;
 }
 
 /// An object with typed metadata; everything else as the API server sent it.

@@ -1,6 +1,6 @@
 //! follow-controller: what a pod needs of its namespace is where its delegate runs.
 //!
-//! Watches proxy pods, Services, Ingresses and the metadata of ConfigMaps and Secrets in the source cluster, and in
+//! Watches proxy pods, Services, Ingresses, PersistentVolumeClaims and the metadata of ConfigMaps and Secrets in the source cluster, and in
 //! every accepted target the copies that carry this cluster's UID.
 //!
 //! Writes copies of the ConfigMaps and Secrets that proxy pods name, of the Services that select them, and of the
@@ -27,8 +27,14 @@
 //!   `service.cilium.io/global`) is copied, as it is, into every target that serves its namespace.
 //! - An Ingress is where pods of a Service run that it leads to, and so are the Secrets of its certificates; classes and
 //!   hosts are those that annotations `ingress-classes` and `ingress-hosts` of the Target give it.
+//! - Where copies of an Ingress are reached stands in the status of the original, unless a controller of the source gives
+//!   it addresses.
 //! - A copy whose original is gone is deleted when a live read says so, wherever it came from.
-//! - Copies in a removed Target are deleted through its last credentials.
+//! - A PersistentVolumeClaim has a copy in one target, its home: the first in which a pod that uses it is elected. The
+//!   home is written down on the original (`claim-home`) before the copy is made, and never changed: pods that use the
+//!   claim run there. The copy stays when nobody uses it and goes with its original alone, for which the original waits
+//!   however long its target is silent; what becomes of the volume is for the target's class to say. A claim whose data is in the source has none, and no copy is an orphan: data is never swept.
+//! - Copies in a removed Target are deleted through its last credentials, but for claims.
 //! - What older releases have copied is adopted, and their finalizers are taken off.
 //!
 //! It never follows Secrets that mean something in their own cluster alone (tokens of ServiceAccounts, bootstrap

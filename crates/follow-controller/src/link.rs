@@ -1,7 +1,7 @@
 //! One target: its copies, and whether what is known of them holds.
 
 use crate::controller::Context;
-use crate::kinds::{ConfigMaps, Ingresses, Kind, Marker, Object, Raw, Secrets, Services};
+use crate::kinds::{Claims, ConfigMaps, Ingresses, Kind, Marker, Object, Raw, Secrets, Services};
 use crate::views::Copied;
 use api::{ClusterSummary, keys};
 use futures::StreamExt;
@@ -126,6 +126,7 @@ pub(crate) async fn follow(context: Arc<Context>, target: Arc<Target>, stop: Can
                 listen::<Secrets>(&context, &link),
                 listen::<Services>(&context, &link),
                 listen::<Ingresses>(&context, &link),
+                listen::<Claims>(&context, &link),
                 recover(&context, &link),
             );
         } => {}

@@ -1,6 +1,7 @@
 //! What is done about one object and its copies.
 
 use runtime::TargetKey;
+use serde_json::Value;
 use std::time::Duration;
 
 /// For how long a deleted original waits for a silent target in which a copy is known to exist. The copy is
@@ -37,6 +38,10 @@ pub(crate) struct Facts {
     pub(crate) marked: bool,
     /// Pods use it whose delegates run in the source itself.
     pub(crate) used_here: bool,
+    /// Where its copies are reached, if that does not stand on it.
+    pub(crate) addresses: Option<Vec<Value>>,
+    /// It holds data, and no target has been chosen for that.
+    pub(crate) homeless: bool,
 }
 
 /// How a copy compares with its original.
@@ -80,6 +85,8 @@ pub(crate) struct Place {
     pub(crate) confirmed: bool,
     /// A live read looked for a copy of an older release.
     pub(crate) looked: bool,
+    /// The data of the object is elsewhere: a copy would be without.
+    pub(crate) astray: bool,
 }
 
 /// All that is known about one object.
@@ -88,6 +95,8 @@ pub(crate) struct Observed {
     pub(crate) original: Original,
     /// All pods have been seen.
     pub(crate) pods_known: bool,
+    /// Copies hold what their original does not.
+    pub(crate) holds_data: bool,
     /// Targets that may have or get a copy.
     pub(crate) places: Vec<Place>,
 }
@@ -103,6 +112,10 @@ pub(crate) enum Action {
     Hold,
     /// Takes our finalizers off the original.
     Release,
+    /// Writes where its copies are reached into the status of the original.
+    Show(Vec<Value>),
+    /// Writes down on the original in which target its data is from now on, and adds our finalizer.
+    Settle(TargetKey),
     /// Creates a copy.
     Create(TargetKey),
     /// Looks what the target has under this name.
@@ -139,6 +152,7 @@ pub(crate) fn plan(seen: &Observed) -> Plan {
     match &seen.original {
         Original::Unread if used || copied => Plan::just(Action::ReadOriginal),
         // An orphan goes only when its parent was confirmed gone.
+        Original::Absent(_) if seen.holds_data => Plan::default(),
         Original::Absent(false) if seen.places.iter().any(is_deletable) => Plan::just(Action::ReadOriginal),
         Original::Absent(true) => Plan { actions: deletions(seen), again: None },
         Original::Unread | Original::Absent(false) => Plan::default(),
@@ -170,7 +184,11 @@ fn end(seen: &Observed, facts: &Facts) -> Plan {
         return plan;
     }
     let waited = facts.deleting.unwrap_or_default();
-    let waits_for = |place: &Place| place.copy.is_some() && (place.in_step || waited < PATIENCE);
+    // Data is not lost sight of as long as its target is one.
+    let waits = seen.holds_data || waited < PATIENCE;
+    let is_home = |place: &Place| seen.holds_data && !facts.homeless && !place.astray;
+    let may_exist = |place: &Place| place.copy.is_some() || is_home(place) && !place.in_step;
+    let waits_for = |place: &Place| may_exist(place) && (place.in_step || waits);
     if seen.places.iter().any(waits_for) {
         plan.look_again(PATIENCE.saturating_sub(waited).max(Duration::from_secs(1)));
         return plan;
@@ -181,7 +199,11 @@ fn end(seen: &Observed, facts: &Facts) -> Plan {
 /// The original lives.
 fn keep(seen: &Observed, facts: &Facts) -> Plan {
     let mut plan = Plan::default();
-    let wants = |place: &Place| place.used && facts.forbidden.is_none();
+    let wants = |place: &Place| place.used && !place.astray && facts.forbidden.is_none();
+    if facts.homeless && facts.forbidden.is_none() {
+        let first = seen.places.iter().find(|place| place.used && place.in_step);
+        return first.map_or_else(Plan::default, |place| Plan::just(Action::Settle(place.target.clone())));
+    }
     if let Some(why) = facts.forbidden.filter(|_| !facts.told && seen.places.iter().any(|place| place.used)) {
         plan.actions.push(Action::Tell(why));
     }
@@ -191,6 +213,13 @@ fn keep(seen: &Observed, facts: &Facts) -> Plan {
         plan.actions.push(Action::ReadOriginal);
         return plan;
     }
+    let is_foreign = |place: &Place| matches!(place.obstacle, Some((Obstacle::Foreign, _)));
+    let comes = |place: &Place| wants(place) && place.in_step && !is_foreign(place);
+    if seen.holds_data && !facts.held && seen.places.iter().any(comes) {
+        // Nobody may delete the original unseen once its data is elsewhere.
+        plan.actions.push(Action::Hold);
+        return plan;
+    }
     plan.actions.extend(look_ups(seen, facts));
     for place in &seen.places {
         if !place.in_step {
@@ -198,7 +227,7 @@ fn keep(seen: &Observed, facts: &Facts) -> Plan {
         }
         if wants(place) {
             follow(&mut plan, place);
-        } else if seen.pods_known {
+        } else if seen.pods_known && !seen.holds_data {
             unfollow(&mut plan, place, facts.forbidden.is_some());
         }
     }
@@ -206,12 +235,13 @@ fn keep(seen: &Observed, facts: &Facts) -> Plan {
     // comes first, and no original carries the finalizer without need.
     let has_copies = seen.places.iter().any(|place| place.copy.is_some());
     let is_needed = has_copies || facts.used_here && facts.forbidden.is_none();
-    let is_foreign = |place: &Place| matches!(place.obstacle, Some((Obstacle::Foreign, _)));
     let may_get_copies = |place: &Place| !place.in_step || (wants(place) && !is_foreign(place));
     if is_needed && !(facts.held && facts.marked) {
         plan.actions.push(Action::Hold);
     } else if !plan.actions.is_empty() || !(facts.held || facts.legacy) {
         return plan;
+    } else if let Some(addresses) = &facts.addresses {
+        plan.actions.push(Action::Show(addresses.clone()));
     } else if is_needed {
         // Ours stays, those of older releases go.
         plan.actions.extend(facts.legacy.then_some(Action::Hold));

@@ -11,7 +11,7 @@ const OF_EVERY_CLUSTER: [&str; 1] = ["configmaps/*/kube-root-ca.crt"];
 
 /// Keys that tell a tool of the source about an object of the source: in a target the same tool would act on the
 /// copy, order certificates for it, publish its names or prune it.
-const STRIPPED: [&str; 14] = [
+const STRIPPED: [&str; 17] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "acme.cert-manager.io/*",
     "cert-manager.io/*",
@@ -26,6 +26,9 @@ const STRIPPED: [&str; 14] = [
     "objectset.rio.cattle.io/*",
     "reflector.v1.k8s.emberstack.com/*",
     "reloader.stakater.com/*",
+    "pv.kubernetes.io/*",
+    "volume.kubernetes.io/*",
+    "volume.beta.kubernetes.io/*",
 ];
 
 /// Types of Secrets that mean something in the cluster that made them alone.

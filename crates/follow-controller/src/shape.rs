@@ -4,6 +4,7 @@ use crate::ingresses::Mapping;
 use crate::kinds::{Kind, Object};
 use crate::rules::Rules;
 use crate::services;
+use api::claims::{self, Mapping as Names};
 use api::{keys, names};
 use kube::core::ObjectMeta;
 use serde_json::{Map, Value, json};
@@ -46,6 +47,7 @@ pub(crate) struct View {
     /// Delegates there keep the labels of their pods.
     pub(crate) keeps_labels: bool,
     pub(crate) mapping: Mapping,
+    pub(crate) classes: Names,
 }
 
 /// Of which side an object is.
@@ -79,6 +81,10 @@ pub(crate) fn body(
         }
         (Kind::Service, Some(spec), Side::Copy) => *spec = services::as_it_is(spec),
         (Kind::Ingress, Some(spec), Side::Original(view)) => view.mapping.apply(spec),
+        (Kind::Claim, Some(spec), Side::Original(view)) => {
+            let whole = json!({"metadata": {"annotations": metadata.annotations}, "spec": &*spec});
+            *spec = claims::spec(&whole, &view.classes);
+        }
         (_, _, _) => {}
     }
     body
@@ -90,19 +96,25 @@ fn hash(body: &Map<String, Value>) -> u64 {
     hasher.finish()
 }
 
+/// The part of a body that can change after its creation. Of a claim nothing does: the API server lets only bound
+/// claims grow, and of the two that is the copy.
+fn changeable(kind: Kind, body: Map<String, Value>) -> Map<String, Value> {
+    if kind == Kind::Claim { Map::new() } else { body }
+}
+
 impl Content {
     /// Of an original.
     pub(crate) fn new(kind: Kind, metadata: &ObjectMeta, whole: &Map<String, Value>, rules: &Rules) -> Self {
         let kept = |map: &Option<Pairs>| map.as_ref().map(|map| rules.kept(map)).unwrap_or_default();
         let of = |keeps_labels| {
             let view = View { keeps_labels, ..View::default() };
-            hash(&body(kind, metadata, whole, Side::Original(&view)))
+            hash(&changeable(kind, body(kind, metadata, whole, Side::Original(&view))))
         };
         let mut annotations = kept(&metadata.annotations);
         match kind {
             Kind::Service => annotations.extend(services::annotations(rules.reroutes)),
             Kind::Ingress => annotations.extend(services::marks()),
-            Kind::ConfigMap | Kind::Secret => {}
+            Kind::ConfigMap | Kind::Secret | Kind::Claim => {}
         }
         Self {
             labels: kept(&metadata.labels),
@@ -116,7 +128,8 @@ impl Content {
 
     /// Of a copy; its labels and annotations are kept elsewhere.
     pub(crate) fn of_copy(kind: Kind, metadata: &ObjectMeta, whole: &Map<String, Value>) -> Self {
-        Self { hash: hash(&body(kind, metadata, whole, Side::Copy)), ..Self::fixed(kind, whole) }
+        let body = changeable(kind, body(kind, metadata, whole, Side::Copy));
+        Self { hash: hash(&body), ..Self::fixed(kind, whole) }
     }
 
     /// What the hash of a copy in a target is to be.
@@ -133,7 +146,7 @@ impl Content {
         let of_type = match kind {
             Kind::Service => whole.get("spec").filter(|spec| services::is_headless(spec)).map(|_| "headless"),
             Kind::ConfigMap | Kind::Secret => whole.get("type").and_then(Value::as_str),
-            Kind::Ingress => None,
+            Kind::Ingress | Kind::Claim => None,
         };
         Self {
             kind: of_type.unwrap_or_default().to_owned(),
@@ -225,8 +238,10 @@ pub(crate) fn patch(
         changes
     };
     let empty = Map::new();
-    let of_copy =
-        |whole: &Value| Value::Object(body(kind, metadata, whole.as_object().unwrap_or(&empty), Side::Copy));
+    let of_copy = |whole: &Value| {
+        let body = body(kind, metadata, whole.as_object().unwrap_or(&empty), Side::Copy);
+        Value::Object(changeable(kind, body))
+    };
     let (before, after) = (of_copy(live), of_copy(wanted));
     let mut patch = difference(&before, &after);
     patch["metadata"] = json!({
@@ -259,6 +274,7 @@ mod tests {
     use crate::kinds::{Kind, Object};
     use crate::rules::Rules;
     use crate::rules::tests::args;
+    use api::claims::Mapping as Names;
     use api::keys;
     use kube::core::ObjectMeta;
     use serde_json::{Map, Value, json};
@@ -318,6 +334,38 @@ mod tests {
         assert!(!same(|whole| drop(whole.insert("type".into(), json!("Opaque")))));
         assert!(!same(|whole| drop(whole.insert("immutable".into(), json!(false)))));
         assert!(!same(|whole| drop(whole.insert("data".into(), json!({"tls.crt": "YQ=="})))));
+    }
+
+    #[test]
+    fn w30_a_claim_is_made_without_what_the_source_has_bound() {
+        let (meta, whole) = {
+            let whole = json!({"metadata": {"name": "s", "uid": "u", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                "spec": {"volumeName": "pv", "storageClassName": "gold", "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Bound"}});
+            let whole = whole.as_object().unwrap().clone();
+            let meta: ObjectMeta = serde_json::from_value(whole["metadata"].clone()).unwrap();
+            (meta, whole)
+        };
+        let mut annotations = std::collections::BTreeMap::new();
+        annotations.insert(keys::STORAGE_CLASSES.to_owned(), "gold=fast".to_owned());
+        let view = View { classes: Names::new(&annotations, keys::STORAGE_CLASSES), ..View::default() };
+        let made = body(Kind::Claim, &meta, &whole, Side::Original(&view));
+        assert_eq!(
+            Value::Object(made.clone()),
+            json!({"spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}})
+        );
+        let content = |whole: &(ObjectMeta, Map<String, Value>)| {
+            Content::new(Kind::Claim, &whole.0, &whole.1, &Rules::new(&args()).unwrap())
+        };
+        assert!(content(&(meta.clone(), whole.clone())).annotations.is_empty());
+        let mut live = made;
+        live["spec"]["volumeName"] = json!("pv-of-target");
+        live["spec"]["volumeMode"] = json!("Filesystem");
+        live["spec"]["resources"]["requests"]["storage"] = json!("2Gi");
+        let copy =
+            |live: &Map<String, Value>| Content::of_copy(Kind::Claim, &ObjectMeta::default(), live).hash;
+        assert_eq!(copy(&live), content(&(meta, whole)).hash_in(&view), "it is the target's from then on");
     }
 
     #[test]

@@ -7,8 +7,9 @@ use crate::plan::Obstacle;
 use crate::services::Service;
 use crate::shape::View;
 use crate::views::{Block, Copied, Known, Source, User};
-use api::Pod;
+use api::claims::Mapping as Names;
 use api::v1alpha1::LabelRewriting;
+use api::{Pod, keys};
 use runtime::targets::TargetMap;
 use runtime::{Seen, Target, TargetKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -391,6 +392,7 @@ impl Store {
         View {
             keeps_labels: target.settings.label_rewriting == LabelRewriting::Keep,
             mapping: Mapping::new(&target.annotations),
+            classes: Names::new(&target.annotations, keys::STORAGE_CLASSES),
         }
     }
 
@@ -466,8 +468,10 @@ impl Store {
     pub(crate) fn behind(&self, at: &TargetKey) -> Vec<(Object, Copied)> {
         let node = api::names::label_value(&at.virtual_node());
         let all = self.copies.get(at).into_iter().flatten();
-        let own =
-            all.filter(|(_, copy)| copy.labels.get(api::keys::VIRTUAL_NODE).is_some_and(|of| *of == node));
+        // What holds data stays where it is.
+        let own = all
+            .filter(|(object, _)| !object.kind.holds_data())
+            .filter(|(_, copy)| copy.labels.get(keys::VIRTUAL_NODE).is_some_and(|of| *of == node));
         own.map(|(object, copy)| (object.clone(), copy.clone())).collect()
     }
 

@@ -1,14 +1,15 @@
 //! What is kept of pods, originals and copies.
 
-use crate::ingresses::Ingress;
+use crate::ingresses::{Ingress, addresses};
 use crate::kinds::{Kind, Marker};
 use crate::kinds::{Object, Raw};
 use crate::services::Service;
 use crate::shape::{Content, owned};
+use api::claims::{Whereabouts, whereabouts};
 use api::references::{References, of_pod};
 use api::{Pod, keys, raw};
 use kube::core::ObjectMeta;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -78,6 +79,8 @@ pub(crate) struct Source {
     pub(crate) service: Option<Service>,
     /// Of an Ingress.
     pub(crate) ingress: Option<Ingress>,
+    /// Of a claim: where its data is.
+    pub(crate) claim: Option<Whereabouts>,
 }
 
 impl Source {
@@ -96,6 +99,7 @@ impl Source {
             deleting: metadata.deletion_timestamp.is_some(),
             service: None,
             ingress: None,
+            claim: None,
         }
     }
 
@@ -109,7 +113,11 @@ impl Source {
         let spec = whole.get("spec").unwrap_or(&Value::Null);
         Self {
             service: (kind == Kind::Service).then(|| Service::new(metadata, spec, setting)),
-            ingress: (kind == Kind::Ingress).then(|| Ingress::new(metadata, spec)),
+            ingress: (kind == Kind::Ingress)
+                .then(|| Ingress::new(metadata, spec, whole.get("status").unwrap_or(&Value::Null))),
+            claim: (kind == Kind::Claim).then(|| {
+                whereabouts(&json!({"metadata": {"annotations": metadata.annotations}, "spec": spec}))
+            }),
             ..Self::new(metadata)
         }
     }
@@ -150,6 +158,8 @@ pub(crate) struct Copied {
     pub(crate) annotations: BTreeMap<String, String>,
     pub(crate) owned: (BTreeSet<String>, BTreeSet<String>),
     pub(crate) content: Content,
+    /// Of an Ingress: where it is reached.
+    pub(crate) addresses: Vec<Value>,
 }
 
 impl Copied {
@@ -162,6 +172,10 @@ impl Copied {
             annotations: metadata.annotations.clone().unwrap_or_default(),
             owned: owned(metadata, manager),
             content: Content::of_copy(kind, metadata, whole),
+            addresses: match kind {
+                Kind::Ingress => addresses(whole.get("status").unwrap_or(&Value::Null)),
+                Kind::ConfigMap | Kind::Secret | Kind::Service | Kind::Claim => Vec::new(),
+            },
         }
     }
 

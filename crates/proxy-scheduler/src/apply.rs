@@ -2,10 +2,11 @@
 
 use crate::error::Error;
 use crate::machine::{
-    ChaperonRef, ChaperonSeen, Election, Grant, GrantKind, Id, Live, Name, PodRef, PodSeen, Seed,
+    ChaperonRef, ChaperonSeen, ClaimSeen, Election, Grant, GrantKind, Id, Live, Name, PodRef, PodSeen, Seed,
 };
 use crate::observe::{self, Source};
-use api::delegate::{Destination, chaperon};
+use api::claims::{self, Following, Followings, Mapping as Names};
+use api::delegate::{Destination, chaperon, map_account};
 use api::failover::{Policy, Wish};
 use api::v1alpha1::LabelRewriting;
 use api::{Pod, PodChaperon, fence, keys, names};
@@ -24,6 +25,10 @@ pub(crate) struct Remote {
     pub(crate) client: Client,
     pub(crate) cluster_uid: String,
     pub(crate) labels: LabelRewriting,
+    /// Its ServiceAccounts.
+    pub(crate) accounts: Names,
+    /// Its StorageClasses.
+    pub(crate) classes: Names,
     pub(crate) failover: Policy,
     /// In which epoch of its Lease pods are elected now.
     pub(crate) fence_epoch: u64,
@@ -68,13 +73,32 @@ impl Remote {
         Ok(ask)
     }
 
+    /// The claims that follow a pod here, as an annotation says it.
+    fn followings(&self, claims: &[ClaimSeen]) -> String {
+        let following = |claim: &ClaimSeen| {
+            let spec = claims::spec(&claim.raw, &self.classes);
+            (claim.name.name.to_string(), Following { uid: claim.uid.to_string(), spec })
+        };
+        let all: Followings = claims.iter().map(following).collect();
+        json!(all).to_string()
+    }
+
     /// Asks. Also says whether the ask is the one that was sent now.
-    pub(crate) async fn create(&self, seed: &Seed, source: &Source) -> Result<(ChaperonSeen, bool), Error> {
+    pub(crate) async fn create(
+        &self,
+        (seed, claims): (&Seed, &[ClaimSeen]),
+        source: &Source,
+    ) -> Result<(ChaperonSeen, bool), Error> {
         // The last word before anything leaves for another cluster.
         if !self.key.serves(seed.pod.namespace()) {
             return Err(Error::Unusable { cluster: self.key.to_string() });
         }
         let mut ask = self.build(seed, source)?;
+        map_account(&mut ask.spec, &self.accounts);
+        if !claims.is_empty() {
+            let annotations = ask.metadata.annotations.get_or_insert_default();
+            annotations.insert(keys::CLAIMS.to_owned(), self.followings(claims));
+        }
         // What is in force now; the target cannot ask later what somebody has changed here.
         let policy = Wish::of(&seed.pod).over(self.failover);
         ask.metadata.annotations.get_or_insert_default().extend([

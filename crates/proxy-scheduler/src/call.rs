@@ -3,7 +3,7 @@
 use crate::apply::{Home, Remote};
 use crate::error::Error;
 use crate::machine::{
-    Action, ChaperonRef, ChaperonSeen, Failure, Grant, Id, Live, Outcome, PodRef, Scope, Seed,
+    Action, ChaperonRef, ChaperonSeen, ClaimSeen, Failure, Grant, Id, Live, Outcome, PodRef, Scope, Seed,
 };
 use crate::metrics::Metrics;
 use runtime::{CancellationToken, Chain, Class};
@@ -30,7 +30,9 @@ impl Call {
     /// Makes the call and reports its end through `done`, if it has one that matters.
     pub(crate) async fn run(self, action: Action, lane: Option<Lane>, done: impl Fn(Outcome)) {
         match action {
-            Action::Create { target, seed, .. } => done(self.create(target, &seed, lane).await),
+            Action::Create { target, seed, claims, .. } => {
+                done(self.create(target, (&seed, &claims), lane).await);
+            }
             // It takes effect on another call.
             Action::Forgo { .. } => (),
             Action::Renew { chaperon, attempt } => done(self.renew(chaperon, attempt, lane).await),
@@ -90,7 +92,7 @@ impl Call {
         }
     }
 
-    async fn create(&self, target: Id, seed: &Seed, lane: Option<Lane>) -> Outcome {
+    async fn create(&self, target: Id, (seed, claims): (&Seed, &[ClaimSeen]), lane: Option<Lane>) -> Outcome {
         let Some((remote, lane)) = lane else {
             let error = Error::Unusable { cluster: target.to_string() };
             return Outcome::Created { target, sent: None, result: Err(failure(&error)) };
@@ -102,7 +104,7 @@ impl Call {
             place = lane.acquire() => place,
         };
         let sent = self.now();
-        match remote.create(seed, &self.home.source).await {
+        match remote.create((seed, claims), &self.home.source).await {
             Ok((seen, new)) => Outcome::Created { target, sent: new.then_some(sent), result: Ok(seen) },
             Err(error) => {
                 log(&error, "the target could not be asked");

@@ -8,9 +8,10 @@ use crate::machine::{Action, Event, Id, Machine, Outcome};
 use crate::metrics::Metrics;
 use crate::observe::{self, Source};
 use crate::watches::Watches;
+use api::claims::Mapping as Names;
 use api::{Node, Pod, keys};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use kube::Api;
 use kube::runtime::watcher::Config;
 use runtime::{CancellationToken, Runtime, Seen, Targets, lease, watch};
@@ -79,6 +80,8 @@ impl Seat<'_> {
         tokio::spawn(token.clone().run_until_cancelled_owned(nodes));
         let namespaces = watch_namespaces(runtime.clone(), sender.clone());
         tokio::spawn(token.clone().run_until_cancelled_owned(namespaces));
+        let claims = watch_claims(runtime.clone(), Arc::clone(&source), sender.clone());
+        tokio::spawn(token.clone().run_until_cancelled_owned(claims));
         let registry = follow_registry(targets.clone(), sender.clone());
         let remote =
             Watches { runtime: runtime.clone(), source: Arc::clone(&source), sender: sender.clone() };
@@ -174,6 +177,22 @@ async fn watch_namespaces(runtime: Runtime, sender: Sender) {
     }
 }
 
+async fn watch_claims(runtime: Runtime, source: Arc<Source>, sender: Sender) {
+    let api = Api::<PersistentVolumeClaim>::all(runtime.client.clone());
+    let mut events = Box::pin(watch(api, Config::default(), "local", &runtime.metrics));
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Seen::Replaced(all) => {
+                Event::ClaimsReplaced(all.iter().map(|claim| observe::claim(claim, &source)).collect())
+            }
+            Seen::Applied(claim) => Event::ClaimApplied(observe::claim(&claim, &source)),
+            Seen::Deleted(claim) => Event::ClaimDeleted(observe::claim(&claim, &source).name),
+            Seen::Failed(_) => continue,
+        };
+        send(&sender, Message::Seen(Box::new(event)));
+    }
+}
+
 async fn follow_registry(mut targets: Targets, sender: Sender) {
     targets.synced().await;
     loop {
@@ -242,13 +261,15 @@ impl Shell {
                 client: client.clone(),
                 cluster_uid: cluster_uid.to_owned(),
                 labels: target.settings.label_rewriting,
+                accounts: Names::new(&target.annotations, keys::SERVICE_ACCOUNTS),
+                classes: Names::new(&target.annotations, keys::STORAGE_CLASSES),
                 failover: target.settings.failover,
                 fence_epoch: target.fence_epoch(),
             };
             remotes.insert(id, (remote, lane));
         }
         self.remotes = remotes;
-        Event::Targets(current.values().map(|target| observe::target(target)).collect())
+        Event::Targets(current.values().map(|target| observe::target(target, &self.home.source)).collect())
     }
 
     /// Forgets creates that have ended.

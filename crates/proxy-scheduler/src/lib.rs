@@ -1,6 +1,7 @@
 //! The scheduler of the source: asks targets for each proxy pod, elects one, and allows it.
 //!
-//! Watches: proxy pods (field selector `spec.schedulerName=admiralty-proxy`), virtual nodes, namespaces, Targets and
+//! Watches: proxy pods (field selector `spec.schedulerName=admiralty-proxy`), the PersistentVolumeClaims that say where
+//! they may go, virtual nodes, namespaces, Targets and
 //! ClusterTargets with their Secrets; in each usable target the PodChaperons of this source and the
 //! ClusterSummary.
 //!
@@ -29,6 +30,7 @@
 //! | core | pods/status | patch | `PodScheduled` and the grant of a proxy pod without a node |
 //! | core | nodes | get, list, watch | virtual nodes |
 //! | core | namespaces | get, list, watch | the UID of this cluster; labels for selectors of namespaces |
+//! | core | persistentvolumeclaims | list, watch | a pod goes where the data of its claims is |
 //! | core | secrets | get, list, watch | kubeconfigs of targets |
 //! | core | events | create | `Scheduled`, `FailedScheduling` |
 //! | multicluster.admiralty.io | targets, clustertargets | get, list, watch | the registry of targets |

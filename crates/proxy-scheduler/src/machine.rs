@@ -6,6 +6,7 @@
 
 mod ask;
 mod choose;
+mod claims;
 mod decide;
 mod explain;
 mod gang;
@@ -21,9 +22,9 @@ mod tests;
 
 use crate::rank::Ranker;
 pub use model::{
-    Action, ChaperonRef, ChaperonSeen, Election, Event, Failure, Grant, GrantKind, Group, Hold, Id, Lease,
-    Live, Name, Outcome, Place, PodRef, PodSeen, Preference, Promise, Refusal, Scope, Seed, Stage, Summary,
-    TargetSeen, Width, Wish,
+    Action, ChaperonRef, ChaperonSeen, ClaimHome, ClaimSeen, Election, Event, Failure, Grant, GrantKind,
+    Group, Hold, Id, Lease, Live, Name, Outcome, Place, PodRef, PodSeen, Preference, Promise, Refusal, Scope,
+    Seed, Stage, Summary, TargetSeen, Width, Wish,
 };
 pub use pod::Waits;
 use pod::{DOUBT, PodState};
@@ -67,6 +68,7 @@ pub struct Machine {
     targets: BTreeMap<Id, Target>,
     shares: share::Shares,
     gangs: gang::Gangs,
+    claims: claims::Claims,
     /// PodChaperons of pods that have not been seen, by pod and target.
     strangers: BTreeMap<Id, BTreeMap<Id, ChaperonSeen>>,
     /// Pods to decide about, in order of arrival.
@@ -116,6 +118,9 @@ impl Machine {
                 self.reopened = true;
             }
             Event::NamespaceDeleted(name) => self.ranker.remove_namespace(&name),
+            Event::ClaimsReplaced(claims) => self.claims_replaced(claims),
+            Event::ClaimApplied(claim) => self.claim_applied(claim),
+            Event::ClaimDeleted(name) => self.claim_deleted(&name),
             Event::Targets(targets) => self.targets_replaced(targets),
             Event::ChaperonsReplaced { target, chaperons } => {
                 self.chaperons_replaced(&target, chaperons, now);

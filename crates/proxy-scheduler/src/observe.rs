@@ -1,15 +1,16 @@
 //! Raw objects, reduced to what the machine looks at.
 
 use crate::machine::{
-    ChaperonSeen, Election, Grant, GrantKind, Group, Hold, Id, Lease, Name, Place, PodSeen, Preference,
-    Promise, Refusal, Seed, Stage, Summary, TargetSeen, Width, Wish,
+    ChaperonSeen, ClaimHome, ClaimSeen, Election, Grant, GrantKind, Group, Hold, Id, Lease, Name, Place,
+    PodSeen, Preference, Promise, Refusal, Seed, Stage, Summary, TargetSeen, Width, Wish,
 };
+use api::claims::{self, Whereabouts};
 use api::conditions::{Kind, is_true};
 use api::delegate::{Destination, Origin, chaperon};
 use api::preference::{parse_deadline, parse_order, parse_weights};
 use api::v1alpha1::LabelRewriting;
 use api::{ClusterSummary, Node, Pod, PodChaperon, keys, names, raw};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use runtime::{Connection, Target};
 use scheduling::{Labels, NodeInfo, PodInfo, Quantity, ResourceList};
 use serde_json::{Value, json};
@@ -21,6 +22,9 @@ use std::time::Duration;
 
 /// What a promise lasts that does not say.
 const PROMISE: Duration = Duration::from_secs(30);
+
+/// Annotation by which older clients name the class of a claim.
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Who asks: the source.
 #[derive(Debug, Clone)]
@@ -182,12 +186,45 @@ fn hold(info: &PodInfo, unreadable: Option<String>) -> Hold {
     if let Some(reason) = unreadable {
         return Hold::Because(reason);
     }
-    let mut unsupported = info.spec.storage_refusals();
-    unsupported.extend(info.spec.claim_refusal());
-    if !unsupported.is_empty() {
-        return Hold::Because(unsupported.join(", "));
+    if let Some(refusal) = info.spec.claim_refusal() {
+        return Hold::Because(refusal);
     }
     Hold::No
+}
+
+/// A claim of this cluster.
+#[must_use]
+pub fn claim(claim: &PersistentVolumeClaim, source: &Source) -> ClaimSeen {
+    let metadata = &claim.metadata;
+    let raw = json!({"metadata": {"annotations": metadata.annotations}, "spec": claim.spec});
+    let home = match claims::whereabouts(&raw) {
+        Whereabouts::Anywhere => ClaimHome::Anywhere,
+        Whereabouts::TargetsOwn => ClaimHome::TargetsOwn,
+        Whereabouts::Home(cluster) => {
+            let why = format!("has its data in the cluster with UID {cluster}");
+            ClaimHome::Cluster(cluster.as_str().into(), why)
+        }
+        Whereabouts::Source(volume) => {
+            let why = match volume.as_str() {
+                "" => "gets a volume in the source".to_owned(),
+                volume => format!("has its data in the source, in PersistentVolume {volume}"),
+            };
+            ClaimHome::Cluster(source.uid.as_str().into(), why)
+        }
+    };
+    ClaimSeen {
+        name: Name {
+            namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
+            name: metadata.name.as_deref().unwrap_or_default().into(),
+        },
+        uid: metadata.uid.as_deref().unwrap_or_default().into(),
+        home,
+        deleting: metadata.deletion_timestamp.is_some(),
+        raw: Arc::new(json!({
+            "metadata": {"annotations": {CLASS: metadata.annotations.as_ref().and_then(|all| all.get(CLASS))}},
+            "spec": raw["spec"],
+        })),
+    }
 }
 
 /// A namespace: its name and labels.
@@ -232,6 +269,10 @@ pub fn podchaperon(chaperon: &PodChaperon, virtual_node: &str, cluster_uid: &str
         terminating: chaperon.is_terminating(),
         finalizers: chaperon.metadata.finalizers.clone().unwrap_or_default(),
         lease: lease(|key| chaperon.annotation(key)),
+        claims: claims::followings(chaperon.annotation(keys::CLAIMS))
+            .into_iter()
+            .map(|(name, claim)| (name, claim.uid))
+            .collect(),
     })
 }
 
@@ -280,12 +321,13 @@ fn amounts(list: &BTreeMap<String, String>) -> ResourceList {
 
 /// A Target or ClusterTarget.
 #[must_use]
-pub fn target(target: &Target) -> TargetSeen {
+pub fn target(target: &Target, source: &Source) -> TargetSeen {
     TargetSeen {
         id: target.virtual_node().into(),
         name: target.key.name.as_str().into(),
         namespace: target.key.namespace.clone(),
         cluster_uid: target.status.cluster_uid.clone().unwrap_or_default().into(),
+        is_self: target.settings.is_self || target.status.cluster_uid.as_ref() == Some(&source.uid),
         width: target.settings.ask.as_deref().and_then(Width::parse),
         order: target.settings.order,
         weight: target.settings.weight,

@@ -6,9 +6,9 @@ use futures::future::LocalBoxFuture;
 
 use crate::ordinary::{devices, preemption, storage};
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, declared, drains, ends, failover, follow,
-    grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts, services,
-    silence, sources, streams, targets, the_ground, the_recorder, twins,
+    admission, api, budget, bystanders, chart, claims, cli, daemons, declared, drains, ends, failover,
+    follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts,
+    services, silence, sources, streams, targets, the_ground, the_recorder, twins, updates, workloads,
 };
 
 /// What a test does.
@@ -40,7 +40,17 @@ macro_rules! case {
 
 /// All tests, in the order in which they are started.
 pub(crate) fn all() -> Vec<Case> {
-    let groups = [basis(), contract(), life(), needs(), kubelet(), ordinary(), owners::cases(), alone()];
+    let groups = [
+        basis(),
+        contract(),
+        life(),
+        needs(),
+        workloads::cases(),
+        kubelet(),
+        ordinary(),
+        owners::cases(),
+        alone(),
+    ];
     groups.into_iter().flatten().collect()
 }
 
@@ -128,7 +138,7 @@ fn life() -> Vec<Case> {
         case!(placement::w04_a_pod_that_found_no_room_runs_as_soon_as_a_node_is_added, needs_local),
         case!(placement::w01_pods_that_fit_nowhere_do_not_delay_others),
         case!(placement::w10_a_chaperon_has_a_name_that_follows_from_pod_and_target),
-        case!(placement::a_pod_with_a_claim_is_held_with_an_event),
+        case!(placement::a_pod_with_a_claim_that_nobody_has_waits_and_says_so),
         case!(placement::case_010_a_gated_pod_is_placed_once_its_gates_lift),
         case!(placement::case_017_a_namespace_that_one_target_lacks_keeps_no_pod_from_the_other),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
@@ -148,6 +158,13 @@ fn needs() -> Vec<Case> {
         case!(follow::an_original_can_refuse_to_follow),
         case!(follow::a_burst_of_objects_is_written_once_each),
         case!(follow::a_copy_is_mended_and_an_orphan_collected),
+        case!(claims::w30_a_stateful_set_keeps_its_data_where_it_is),
+        case!(claims::case_072_another_claim_of_the_same_name_is_never_used),
+        case!(claims::case_072_data_of_the_source_is_not_left_behind_unasked),
+        case!(updates::w37_case_030_what_either_side_writes_reaches_the_other),
+        case!(updates::w37_images_deadlines_tolerations_and_resources_reach_the_delegate),
+        case!(workloads::a_cron_job_runs_in_targets_unchanged, needs_local),
+        case!(workloads::case_106_case_107_a_workflow_of_ten_steps_is_stopped_and_ends, needs_local),
         case!(services::w36_a_service_follows_only_where_its_pods_run),
         case!(services::case_079_a_manifest_that_is_applied_again_costs_one_write_each),
         case!(services::case_110_a_headless_service_leads_to_the_peers),

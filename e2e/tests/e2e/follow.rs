@@ -111,7 +111,7 @@ fn objects(cluster: &Cluster, kind: &str, namespace: &str) -> Api<DynamicObject>
 /// Copies in one cluster, by kind and name.
 async fn copies(cluster: &Cluster, namespace: &str) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
-    for kind in ["ConfigMap", "Secret", "Service"] {
+    for kind in ["ConfigMap", "Secret", "Service", "PersistentVolumeClaim"] {
         let ours = ListParams::default().labels(&key("parent-uid"));
         let list = objects(cluster, kind, namespace).list(&ours).await?;
         found.extend(list.items.iter().map(|copy| (kind.to_owned(), copy.name_any())));

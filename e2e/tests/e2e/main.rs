@@ -12,6 +12,7 @@ mod budget;
 mod bystanders;
 mod cases;
 mod chart;
+mod claims;
 mod cli;
 mod daemons;
 mod declared;
@@ -42,6 +43,8 @@ mod the_ground;
 mod the_recorder;
 mod third;
 mod twins;
+mod updates;
+mod workloads;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

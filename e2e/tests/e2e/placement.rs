@@ -251,17 +251,12 @@ fn expected_name(pod: &str, uid: &str, virtual_node: &str) -> String {
     format!("{cut}-{hash}")
 }
 
-pub(crate) async fn a_pod_with_a_claim_is_held_with_an_event(ground: &Ground) -> Result<()> {
+pub(crate) async fn a_pod_with_a_claim_that_nobody_has_waits_and_says_so(ground: &Ground) -> Result<()> {
     let scene = Scene::open(ground, "claims").await?;
     let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
     scene.pod(with(fake_pod("claimant"), "/spec/volumes", volumes)?).await?;
-    scene.event("claimant", "laim").await?;
-    unschedulable(&scene, "claimant", &["laim"]).await?;
-    throughout(Duration::from_secs(2), "the pod is held", async || {
-        let node = scene.pods().get("claimant").await?.spec.and_then(|spec| spec.node_name);
-        Ok(node.is_none() && scene.chaperons().await?.is_empty())
-    })
-    .await?;
+    scene.event("claimant", "persistentvolumeclaim \"data\" not found").await?;
+    unschedulable(&scene, "claimant", &["persistentvolumeclaim \"data\" not found"]).await?;
     scene.close().await
 }
 

@@ -1,6 +1,7 @@
 //! One rule per test: what a delegate keeps, loses and gains.
 
-use super::{Destination, Origin, chaperon};
+use super::{Destination, Origin, chaperon, map_account};
+use crate::claims::Mapping;
 use crate::keys;
 use crate::raw::{Pod, PodChaperon};
 use crate::v1alpha1::LabelRewriting;
@@ -188,4 +189,49 @@ fn a_manifest_in_yaml_is_read_as_well() {
 fn a_broken_manifest_is_an_error_that_names_the_annotation() {
     let error = chaperon(&proxy(&json!([])), ORIGIN, DESTINATION).unwrap_err();
     assert!(error.to_string().contains("sourcepod-manifest"), "{error}");
+}
+
+#[test]
+fn case_076_tokens_of_other_projected_volumes_go_from_containers_of_every_kind() {
+    let mounts =
+        || json!([{"name": "vault", "mountPath": "/vault"}, {"name": "mixed", "mountPath": "/mixed"}]);
+    let token = json!({"serviceAccountToken": {"path": "token", "audience": "vault"}});
+    let spec = json!({
+        "initContainers": [{"name": "i", "volumeMounts": mounts()}, {"name": "j", "volumeMounts": mounts()}],
+        "containers": [{"name": "c", "volumeMounts": mounts()}],
+        "ephemeralContainers": [{"name": "e", "volumeMounts": mounts()}],
+        "volumes": [{"name": "vault", "projected": {"sources": [token]}},
+            {"name": "mixed", "projected": {"sources": [token, {"configMap": {"name": "m"}}]}}],
+    });
+    let left = json!([{"name": "mixed", "mountPath": "/mixed"}]);
+    check(
+        &spec,
+        &json!({
+            "initContainers": [{"name": "i", "volumeMounts": left}, {"name": "j", "volumeMounts": left}],
+            "containers": [{"name": "c", "volumeMounts": left}],
+            "ephemeralContainers": [{"name": "e", "volumeMounts": left}],
+            "volumes": [{"name": "mixed", "projected": {"sources": [{"configMap": {"name": "m"}}]}}],
+        }),
+    );
+    let kept = build(&json!({"annotations": {keys::IDENTITY: keys::IDENTITY_TARGET}}), &spec);
+    assert_eq!(kept.spec["volumes"], spec["volumes"], "the user wants tokens of the target");
+}
+
+#[test]
+fn case_076_an_account_may_have_another_name_in_a_target() {
+    let text = "app=app-of-target,default=guest";
+    let accounts =
+        Mapping::new(&[(keys::SERVICE_ACCOUNTS.to_owned(), text.to_owned())].into(), keys::SERVICE_ACCOUNTS);
+    let mapped = |spec: Value| {
+        let mut spec = spec;
+        map_account(&mut spec, &accounts);
+        spec
+    };
+    let both = json!({"serviceAccountName": "app", "serviceAccount": "app"});
+    assert_eq!(
+        mapped(both),
+        json!({"serviceAccountName": "app-of-target", "serviceAccount": "app-of-target"})
+    );
+    assert_eq!(mapped(json!({})), json!({"serviceAccountName": "guest"}));
+    assert_eq!(mapped(json!({"serviceAccountName": "other"})), json!({"serviceAccountName": "other"}));
 }

@@ -287,7 +287,7 @@ impl Model {
             return;
         }
         let Some(pod) = self.current_shape(name, now) else { return };
-        match self.evaluate(&pod) {
+        match self.evaluate_as_if(name, &pod) {
             Ok(node) => {
                 self.counts.placed += 1;
                 self.place(pod, &node);

@@ -1,4 +1,5 @@
 mod claims;
+mod followings;
 mod late;
 mod preemption;
 mod profiles;

@@ -36,6 +36,7 @@ fn elected(policy: &str) -> Observed {
         promised: None,
         fence: Fence::Open,
         live: false,
+        unchanged: None,
         held: None,
         now: now(),
     }
@@ -113,6 +114,9 @@ impl Observed {
     }
 }
 
+/// Longer than any change of status is held back.
+const COALESCED: Duration = Duration::from_secs(60);
+
 /// The cluster after an action: what the API server, and nobody else, does.
 fn obey(mut seen: Observed, action: &Action) -> Observed {
     match action {
@@ -149,6 +153,20 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
             let names = json!(containers);
             seen.with_pod(|pod| pod.spec["ephemeralContainers"] = names)
         }
+        Action::Resize(_) => seen,
+        Action::Update(patch) => seen.with_pod(|pod| {
+            for (list, have) in
+                [("annotations", &mut pod.metadata.annotations), ("labels", &mut pod.metadata.labels)]
+            {
+                let have = have.get_or_insert_default();
+                for (key, value) in patch["metadata"][list].as_object().into_iter().flatten() {
+                    match value.as_str() {
+                        Some(value) => have.insert(key.clone(), value.to_owned()),
+                        None => have.remove(key),
+                    };
+                }
+            }
+        }),
         Action::DeleteDelegate(grace) => settle(seen.pod_deleted().with_pod(|pod| {
             pod.metadata.deletion_grace_period_seconds = Some(grace.map_or(30, i64::from));
         })),
@@ -645,7 +663,7 @@ fn no_delegate_is_created_once_it_is_revoked() {
 
 /// An elected one that names something, and how long it has waited for it.
 fn lacking(need: Need, waited: Duration) -> Observed {
-    let secret = Reference { kind: Kind::Secret, name: "s".to_owned() };
+    let secret = Reference::new(Kind::Secret, "s");
     Observed { staging: Staging::Lacking([(secret, need)].into(), waited), ..elected("Always") }
 }
 
@@ -683,7 +701,7 @@ fn case_074_what_is_optional_holds_a_delegate_for_a_moment_only() {
 
 #[test]
 fn what_nobody_has_asked_for_is_read_before_a_delegate_is_created() {
-    let secret = Reference { kind: Kind::Secret, name: "s".to_owned() };
+    let secret = Reference::new(Kind::Secret, "s");
     let unread = Observed { staging: Staging::Unread(vec![secret.clone()]), ..elected("Always") };
     assert_eq!(plan(&unread).actions, [Action::ReadReferences(vec![secret])]);
 }
@@ -780,4 +798,60 @@ fn work_that_ended_before_its_lease_ran_out_has_ended_as_it_did() {
     let seen = leased(running("Never"), Fence::Expired).with_pod(|pod| pod.status = status.clone());
     let (_, end) = converge(seen);
     assert_eq!(end.status()["phase"], "Succeeded");
+}
+
+/// What was changed on the proxy pod since it was submitted.
+fn changed(seen: Observed, record: &Value) -> Observed {
+    seen.with_chaperon(|chaperon| {
+        let annotations = chaperon.metadata.annotations.get_or_insert_default();
+        annotations.insert(keys::UPDATES.to_owned(), record.to_string());
+    })
+}
+
+#[test]
+fn w37_case_030_what_was_changed_on_a_pod_is_changed_on_its_delegate_once() {
+    let record = json!({"annotations": {"stop": "now", "mine": null}, "labels": {"tier": "back"},
+        "spec": {"activeDeadlineSeconds": 60}});
+    let end = check(&changed(running("Never"), &record), &["update_delegate"]);
+    let Delegate::Present(pod) = &end.delegate else { panic!("no delegate") };
+    assert_eq!((pod.annotation("stop"), pod.annotation("mine")), (Some("now"), None));
+    assert_eq!(pod.label("tier"), Some("back"));
+    let resized = json!({"resources": {"containers": [{"name": "c", "resources": {}}]}});
+    check(&changed(running("Always"), &resized), &["resize_delegate", "update_delegate"]);
+}
+
+#[test]
+fn case_030_keys_of_both_sides_stay_with_no_to_and_fro() {
+    let seen = changed(running("Always"), &json!({"annotations": {"of-source": "1"}})).with_pod(|pod| {
+        drop(pod.metadata.annotations.get_or_insert_default().insert("of-delegate".into(), "2".into()))
+    });
+    let end = check(&seen, &["copy_annotations", "update_delegate"]);
+    let Delegate::Present(pod) = &end.delegate else { panic!("no delegate") };
+    assert_eq!((pod.annotation("of-source"), pod.annotation("of-delegate")), (Some("1"), Some("2")));
+    let chaperon = end.chaperon.clone().unwrap();
+    assert_eq!((chaperon.annotation("of-source"), chaperon.annotation("of-delegate")), (None, Some("2")));
+    // Somebody else there wants the key of the source.
+    let contended = end.with_pod(|pod| {
+        drop(pod.metadata.annotations.get_or_insert_default().insert("of-source".into(), "9".into()))
+    });
+    check(&contended, &["update_delegate"]);
+}
+
+#[test]
+fn w37_a_change_that_is_refused_stands_in_a_condition() {
+    let seen = changed(running("Always"), &json!({"spec": {"activeDeadlineSeconds": 60}}));
+    let refused = Observed { unchanged: Some("must be less".to_owned()), held: Some(COALESCED), ..seen };
+    let plan = plan(&refused);
+    let [Action::CopyStatus(status)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    let condition = api::raw::pod_condition(status, keys::DELEGATE_UPDATED).unwrap();
+    assert_eq!((&condition["status"], &condition["message"]), (&json!("False"), &json!("must be less")));
+    assert!(plan.recheck.is_some());
+}
+
+#[test]
+fn w37_a_delegate_that_is_made_again_begins_changed() {
+    let seen = changed(elected("Always"), &json!({"spec": {"containers": [{"name": "c", "image": "x:2"}]}}));
+    let made = build(seen.chaperon.as_ref().unwrap(), None);
+    assert_eq!(made.spec["containers"][0]["image"], "x:2");
+    assert!(made.annotation(keys::UPDATES).is_some());
 }

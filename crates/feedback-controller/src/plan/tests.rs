@@ -3,6 +3,7 @@ use crate::failover::{Outage, Successor};
 use crate::mirror::Cause;
 use crate::views::{Chaperon, Compact, Proxy};
 use api::keys;
+use api::updates::Updates;
 use runtime::TargetKey;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,8 @@ fn chaperon(target: &str, uid: &str, phase: &str) -> Chaperon {
         grace: None,
         annotations: BTreeMap::new(),
         ephemeral: Compact::default(),
+        updates: None,
+        labels: BTreeMap::new(),
         status: Compact::new(&status(phase)),
     }
 }
@@ -73,6 +76,7 @@ fn running() -> Observed {
         outage: Outage::default(),
         successor: Successor::Nobody,
         returned: SECOND * 60,
+        labels: api::v1alpha1::LabelRewriting::Rewrite,
         now: "2026-01-01T00:00:00Z".to_owned(),
     }
 }
@@ -127,6 +131,12 @@ fn obey(mut seen: Observed, action: &Action) -> Observed {
                     Remote::Present(Arc::new(Chaperon { ephemeral, ..chaperon.as_ref().clone() }));
             }
         }
+        Action::PassUpdates(_, record) => {
+            if let Remote::Present(chaperon) = &seen.delegate {
+                let updates = Some(record.clone());
+                seen.delegate = Remote::Present(Arc::new(Chaperon { updates, ..chaperon.as_ref().clone() }));
+            }
+        }
         Action::DeleteChaperon(gone) | Action::SweepChaperon(gone) => {
             if matches!(&seen.delegate, Remote::Present(chaperon) if chaperon.uid == gone.uid) {
                 seen.delegate = Remote::Missing;
@@ -160,6 +170,7 @@ fn words(actions: &[Action]) -> Vec<String> {
         Action::Explain(why) => format!("explain {}", why.reason()),
         Action::PassGrace(_, seconds) => format!("grace {seconds}"),
         Action::PassEphemeral(_, containers) => format!("ephemeral {}", containers[0]["name"]),
+        Action::PassUpdates(_, record) => format!("updates {record}"),
         Action::DeleteChaperon(chaperon) => format!("delete {}", chaperon.uid),
         Action::SweepChaperon(chaperon) => format!("sweep {}", chaperon.uid),
         Action::LookUpDelegate => "delegate?".to_owned(),
@@ -484,3 +495,38 @@ fn the_chaperon_of_a_granted_pod_has_the_name_of_its_target() {
 }
 
 mod failover;
+
+#[test]
+fn w37_case_030_what_is_changed_on_a_pod_is_passed_down_once() {
+    let changed = |key: &str| {
+        with(|proxy| {
+            let annotations = [(key.to_owned(), Some("now".to_owned()))].into();
+            proxy.annotations = [(key.to_owned(), "now".to_owned())].into();
+            proxy.updates = Some(Box::new(Updates { annotations, ..Updates::default() }));
+        })
+    };
+    let seen = Observed { proxy: changed("stop"), ..running() };
+    assert_eq!(words(&plan(&seen).actions), [r#"updates {"annotations":{"stop":"now"}}"#]);
+    let passed = Arc::new(Chaperon {
+        updates: Some(r#"{"annotations":{"stop":"now"}}"#.to_owned()),
+        ..chaperon("t1", "c", "Running")
+    });
+    let settled = Observed { delegate: Remote::Present(passed), ..seen };
+    assert!(plan(&settled).actions.is_empty());
+    // What was taken back is taken back there as well.
+    let taken_back = Observed { proxy: with(|_| ()), ..settled };
+    assert_eq!(words(&plan(&taken_back).actions), [r#"updates {"annotations":{"stop":null}}"#]);
+}
+
+#[test]
+fn w37_labels_are_passed_down_as_the_delegate_has_them() {
+    let labels = [("x.io/tier".to_owned(), Some("back".to_owned()))].into();
+    let proxy = with(|proxy| proxy.updates = Some(Box::new(Updates { labels, ..Updates::default() })));
+    let seen = Observed { proxy, ..running() };
+    assert_eq!(
+        words(&plan(&seen).actions),
+        [r#"updates {"labels":{"multicluster.admiralty.io/tier":"back"}}"#]
+    );
+    let kept = Observed { labels: api::v1alpha1::LabelRewriting::Keep, ..seen };
+    assert_eq!(words(&plan(&kept).actions), [r#"updates {"labels":{"x.io/tier":"back"}}"#]);
+}

@@ -5,6 +5,7 @@ use crate::failover::Outage;
 use crate::plan::{Observed, Parent, Remote};
 use crate::views::{Chaperon, Proxy, fingerprint, fingerprint_of};
 use api::conditions::{Kind, Reason};
+use api::v1alpha1::LabelRewriting;
 use runtime::{Target, TargetKey};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -51,6 +52,7 @@ impl Store {
         let others = self.others(key, [elected.as_deref(), present.as_deref()]);
         let successor = self.successor(key, proxy.as_deref());
         let link = proxy.as_deref().and_then(|proxy| self.link_of(proxy));
+        let labels = self.labels(proxy.as_deref());
         let returned = link.map(|link| link.returned_for()).unwrap_or_default();
         let memory = self.memory.entry(Arc::clone(key)).or_default();
         let waits = proxy.as_ref().is_none_or(|proxy| !proxy.node.is_empty());
@@ -86,6 +88,7 @@ impl Store {
             returned,
             waited: memory.changed.map_or(std::time::Duration::MAX, |at| at.elapsed()),
             age: since.elapsed(),
+            labels,
             proxy,
             now,
         };
@@ -93,6 +96,12 @@ impl Store {
             seen.outage = self.outage(proxy, &seen.now);
         }
         Some(seen)
+    }
+
+    /// What the target of a bound pod does with labels.
+    fn labels(&self, proxy: Option<&Proxy>) -> LabelRewriting {
+        let target = proxy.and_then(|proxy| self.targets.as_ref()?.get(&proxy.node));
+        target.map(|target| target.settings.label_rewriting).unwrap_or_default()
     }
 
     /// PodChaperons of the same parent but for some, in targets that answer.

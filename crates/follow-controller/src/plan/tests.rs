@@ -17,6 +17,7 @@ fn place(name: &str) -> Place {
         obstacle: None,
         confirmed: false,
         looked: false,
+        astray: false,
     }
 }
 
@@ -33,7 +34,12 @@ fn facts() -> Facts {
 }
 
 fn seen(facts: Facts, places: Vec<Place>) -> Observed {
-    Observed { original: Original::Present(facts), pods_known: true, places }
+    Observed { original: Original::Present(facts), pods_known: true, holds_data: false, places }
+}
+
+/// The same of a claim.
+fn claim(facts: Facts, places: Vec<Place>) -> Observed {
+    Observed { holds_data: true, ..seen(facts, places) }
 }
 
 #[track_caller]
@@ -275,5 +281,66 @@ fn obey(world: &mut Observed, action: &Action) {
         Action::LookUp(_) => place.looked = true,
         Action::Confirm(_) => place.confirmed = true,
         Action::Delete(_) => place.copy = None,
+        Action::Settle(_) | Action::Show(_) => {}
     }
+}
+
+#[test]
+fn w30_a_claim_gets_a_home_before_it_gets_a_copy() {
+    let homeless = Facts { homeless: true, ..facts() };
+    check(&claim(homeless.clone(), vec![used("a"), used("b")]), &[Action::Settle(key("a"))]);
+    let silent = Place { in_step: false, ..used("a") };
+    check(&claim(homeless, vec![silent]), &[]);
+    let elsewhere = Place { astray: true, ..used("b") };
+    check(&claim(facts(), vec![used("a"), elsewhere.clone()]), &[Action::Hold]);
+    let held = Facts { held: true, ..facts() };
+    check(&claim(held, vec![used("a"), elsewhere]), &[Action::Create(key("a"))]);
+}
+
+#[test]
+fn w30_a_claim_stays_when_nobody_uses_it() {
+    let held = Facts { held: true, ..facts() };
+    let idle = Place { used: false, linger: Duration::ZERO, confirmed: true, ..copied("a", Likeness::Same) };
+    assert_eq!(plan(&claim(held.clone(), vec![idle.clone()])), Plan::default());
+    let never = Facts { forbidden: Some("targets have claims of their own"), told: true, ..held };
+    assert_eq!(plan(&claim(never, vec![idle])), Plan::default());
+}
+
+#[test]
+fn w30_data_is_never_swept_as_an_orphan() {
+    for read in [false, true] {
+        let gone = Observed {
+            original: Original::Absent(read),
+            ..claim(facts(), vec![Place { used: false, ..copied("a", Likeness::Unknown) }])
+        };
+        assert_eq!(plan(&gone), Plan::default());
+    }
+}
+
+#[test]
+fn a_deleted_claim_waits_for_its_home_however_long_that_is_silent() {
+    let deleted = Facts { held: true, deleting: Some(PATIENCE * 60), ..facts() };
+    check(&claim(deleted.clone(), vec![copied("a", Likeness::Same)]), &[Action::Delete(key("a"))]);
+    let silent = Place { in_step: false, ..place("a") };
+    let elsewhere = Place { astray: true, ..place("b") };
+    check(&claim(deleted.clone(), vec![silent, elsewhere.clone()]), &[]);
+    check(&claim(deleted.clone(), vec![place("a"), elsewhere.clone()]), &[Action::Release]);
+    // Its home is no target any more.
+    check(&claim(deleted, vec![Place { in_step: false, ..elsewhere }]), &[Action::Release]);
+}
+
+#[test]
+fn a_claim_of_somebody_else_is_in_the_way_and_left_alone() {
+    let foreign = |left| Place { obstacle: Some((Obstacle::Foreign, left)), ..used("a") };
+    check(&claim(facts(), vec![foreign(Duration::from_secs(9))]), &[]);
+    check(&claim(facts(), vec![foreign(Duration::ZERO)]), &[Action::LookUp(key("a"))]);
+}
+
+#[test]
+fn addresses_of_copies_are_shown_once_and_taken_back_before_the_original_is_let_go() {
+    let at = vec![serde_json::json!({"ip": "10.0.0.1"})];
+    let held = Facts { held: true, addresses: Some(at.clone()), ..facts() };
+    check(&seen(held.clone(), vec![copied("a", Likeness::Same)]), &[Action::Show(at)]);
+    let none = Facts { addresses: Some(vec![]), ..held };
+    check(&seen(none, vec![place("a")]), &[Action::Show(vec![])]);
 }

@@ -36,7 +36,7 @@ impl Store {
         match object.kind {
             Kind::Service => self.put_service(object, None),
             Kind::Ingress => self.put_ingress(object, None),
-            Kind::ConfigMap | Kind::Secret => BTreeSet::new(),
+            Kind::ConfigMap | Kind::Secret | Kind::Claim => BTreeSet::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::plan::{Facts, Likeness, Observed, Original, Place};
 use crate::rules::{Rules, forbidden_type};
 use crate::shape::{Way, agrees, metadata};
 use crate::views::{Copied, Known, Source};
+use api::claims::Whereabouts;
 use api::keys;
 use runtime::TargetKey;
 use std::collections::BTreeSet;
@@ -48,6 +49,7 @@ impl Store {
                 obstacle: block,
                 confirmed: evidence.confirmed.contains(&target),
                 looked: evidence.looked.contains(&target),
+                astray: self.is_astray(entry, &target),
                 target,
             }
         });
@@ -57,10 +59,26 @@ impl Store {
             State::Absent => Original::Absent(evidence.read),
             State::Present(source) => {
                 let here = entry.uses.keys().any(|key| self.is_self(key));
-                Original::Present(facts(object, entry, (source, here), (setting, now)))
+                let mut facts = facts(object, entry, (source, here), (setting, now));
+                facts.addresses = source.ingress.as_ref().and_then(|ingress| {
+                    let copies = self.copies.values().filter_map(|copies| copies.get(object));
+                    let all: Vec<_> = copies.flat_map(|copy| copy.addresses.iter().cloned()).collect();
+                    ingress.status(&all)
+                });
+                Original::Present(facts)
             }
         };
-        Some(Observed { original, pods_known: self.pods_in_step, places })
+        let holds_data = object.kind.holds_data();
+        Some(Observed { original, pods_known: self.pods_in_step, holds_data, places })
+    }
+
+    /// Whether the data of a claim is elsewhere than in a target.
+    fn is_astray(&self, entry: &Entry, target: &TargetKey) -> bool {
+        let State::Present(Source { claim: Some(Whereabouts::Home(home)), .. }) = &entry.state else {
+            return false;
+        };
+        let target = self.targets.get(target);
+        target.and_then(|target| target.status.cluster_uid.as_ref()) != Some(home)
     }
 
     /// A copy that nobody has used as long as we know is idle from now on.
@@ -141,7 +159,11 @@ fn facts(
             .then(|| entry.deleting_since.map_or(Duration::ZERO, |since| now.duration_since(since))),
         held: source.is_held(),
         legacy: source.is_legacy(),
-        forbidden: setting.rules.forbids(object, source.annotation.as_deref()).or(of_type),
+        forbidden: setting
+            .rules
+            .forbids(object, source.annotation.as_deref())
+            .or(of_type)
+            .or(source.claim.as_ref().and_then(stays)),
         told: entry.told,
         content_known: current(entry).is_some(),
         marked: source.ingress.as_ref().is_none_or(|ingress| ingress.is_marked)
@@ -153,6 +175,17 @@ fn facts(
                 }
             }),
         used_here: here && object.kind == Kind::Service,
+        addresses: None,
+        homeless: matches!(source.claim, Some(Whereabouts::Anywhere)),
+    }
+}
+
+/// Why a claim has no copy.
+fn stays(whereabouts: &Whereabouts) -> Option<&'static str> {
+    match whereabouts {
+        Whereabouts::Anywhere | Whereabouts::Home(_) => None,
+        Whereabouts::TargetsOwn => Some("targets have claims of their own"),
+        Whereabouts::Source(_) => Some("its data is in this cluster"),
     }
 }
 

@@ -40,6 +40,7 @@ impl Machine {
         let Some(wish) = pod.wish() else { return false };
         target.serves(&pod.seen.name.namespace)
             && self.gang_target(uid).is_none_or(|only| only == *id)
+            && self.claims_refuse(uid, id).is_none()
             && self.ranker.admits(&wish.info, id)
     }
 
@@ -99,7 +100,7 @@ impl Machine {
         let mut choices = Vec::with_capacity(scores.len());
         for (id, score) in scores {
             let Some(target) = self.targets.get(&id) else { continue };
-            if !target.serves(&pod.seen.name.namespace) {
+            if !target.serves(&pod.seen.name.namespace) || self.claims_refuse(uid, &id).is_some() {
                 continue;
             }
             let preference = &wish.preference;

@@ -53,7 +53,9 @@ impl Machine {
         let busy = pod.call.is_some() || pod.asks.values().any(|ask| ask.call.is_some());
         if !busy {
             self.picky = self.picky.saturating_sub(usize::from(pod.seen.info.spec.is_picky()));
-            self.pods.remove(uid);
+            if let Some(pod) = self.pods.remove(uid) {
+                self.claims.forget_user(uid, &pod);
+            }
         }
     }
 
@@ -143,13 +145,14 @@ impl Machine {
                 return self.tell(uid, reason, now);
             }
         }
-        if !self.is_open(now) {
+        if !self.is_open(now) || !self.knows_claims(uid) {
             return;
         }
         if let Some(grant) = &wish.grant {
             return self.pursue(uid, grant, now);
         }
         self.clear_revoked(uid, now);
+        self.withdraw_stale(uid, now);
         if !self.goes_with_gang(uid, now) {
             return;
         }
@@ -365,10 +368,12 @@ impl Machine {
                 self.timers.insert((at, Timer::Reopen));
             }
         }
+        let claims = self.followings(uid, id);
         self.actions.push(Action::Create {
             target: Arc::clone(id),
             pod: Arc::clone(uid),
             seed: Arc::clone(&wish.seed),
+            claims,
         });
         self.track(uid, id, now);
     }

@@ -41,6 +41,9 @@ impl Machine {
             let reason = match (target.seen.unusable.as_deref(), refused.get(&**id)) {
                 (Some(unusable), _) => unusable.to_owned(),
                 (None, Some(refused)) => (*refused).to_owned(),
+                (None, None) if self.claims_refuse(uid, id).is_some() => {
+                    self.claims_refuse(uid, id).unwrap_or_default()
+                }
                 (None, None) if !fit => "its virtual node does not exist yet".to_owned(),
                 (None, None) => reason(pod, id, target, now),
             };

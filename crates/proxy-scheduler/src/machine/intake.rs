@@ -31,7 +31,9 @@ impl Machine {
         } else {
             self.arrivals += 1;
             self.picky += usize::from(seen.info.spec.is_picky());
-            self.pods.insert(Arc::clone(&uid), PodState::new(seen, self.arrivals, now));
+            let pod = PodState::new(seen, self.arrivals, now);
+            self.claims.use_by(&uid, &pod);
+            self.pods.insert(Arc::clone(&uid), pod);
             for (target, chaperon) in self.strangers.remove(&uid).unwrap_or_default() {
                 self.chaperon_applied(&target, chaperon, now);
             }

@@ -2,6 +2,7 @@
 
 use api::{Pod, PodChaperon, keys};
 use scheduling::{Labels, NodeInfo, PodInfo, ResourceList};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,6 +209,28 @@ pub struct PodSeen {
     pub shown: Option<String>,
 }
 
+/// Where the data of a claim is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimHome {
+    /// Nowhere yet: where the first of its pods goes.
+    Anywhere,
+    /// In the cluster with this UID; the words tell why no other will do.
+    Cluster(Id, String),
+    /// Each target has one of its own.
+    TargetsOwn,
+}
+
+/// A PersistentVolumeClaim of the source, as seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimSeen {
+    pub name: Name,
+    pub uid: Id,
+    pub home: ClaimHome,
+    pub deleting: bool,
+    /// What its copies are made from.
+    pub raw: Arc<Value>,
+}
+
 /// A target's word that a node is reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {
@@ -252,6 +275,8 @@ pub struct ChaperonSeen {
     pub terminating: bool,
     pub finalizers: Vec<String>,
     pub lease: Option<Lease>,
+    /// UIDs of the claims that follow its pod, by name.
+    pub claims: BTreeMap<String, String>,
 }
 
 /// A target, as the registry has it.
@@ -265,6 +290,8 @@ pub struct TargetSeen {
     pub namespace: String,
     /// UID of the cluster; empty while unknown.
     pub cluster_uid: Id,
+    /// It is the source itself.
+    pub is_self: bool,
     pub width: Option<Width>,
     /// Those with a lower one are filled first.
     pub order: i32,
@@ -327,6 +354,10 @@ pub enum Event {
     NamespacesReplaced(Vec<(String, Labels)>),
     NamespaceApplied(String, Labels),
     NamespaceDeleted(String),
+    /// All claims.
+    ClaimsReplaced(Vec<ClaimSeen>),
+    ClaimApplied(ClaimSeen),
+    ClaimDeleted(Name),
     /// All targets as they are now.
     Targets(Vec<TargetSeen>),
     ChaperonsReplaced {
@@ -424,8 +455,8 @@ pub struct ChaperonRef {
 /// One write (or read), safe to repeat. All but `Forgo` and `Scheduled` are answered by [`Event::Finished`].
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Asks a target.
-    Create { target: Id, pod: Id, seed: Arc<Seed> },
+    /// Asks a target, for a pod that these claims follow.
+    Create { target: Id, pod: Id, seed: Arc<Seed>, claims: Vec<ClaimSeen> },
     /// Takes back a `Create` that has not left yet; its end is answered, and this is not.
     Forgo { target: Id, pod: Id },
     /// Asks again, since the promise lapsed or nobody knows when it was given.

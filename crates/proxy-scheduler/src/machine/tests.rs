@@ -1,5 +1,6 @@
 //! What the machine does, rule by rule, and what it never does, whatever happens in whatever order.
 
+mod claims;
 mod company;
 mod desk;
 mod doubts;

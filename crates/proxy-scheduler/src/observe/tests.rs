@@ -89,20 +89,34 @@ fn case_010_gates_come_before_any_other_reason() {
 }
 
 #[test]
-fn claims_are_not_supported_yet() {
-    let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}});
-    holds(
-        &json!({"spec": {"volumes": [volume]}}),
-        "PersistentVolumeClaims are not supported yet (volume \"data\")",
-    );
+fn w30_claims_and_ephemeral_volumes_hold_no_pod() {
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "scratch", "ephemeral": {}}]);
+    assert_eq!(wish(&json!({"spec": {"volumes": volumes}})).hold, Hold::No);
 }
 
 #[test]
-fn ephemeral_volumes_and_resource_claims_are_not_supported_yet() {
-    let volume = json!({"name": "scratch", "ephemeral": {}});
+fn w30_a_claim_tells_where_its_data_is() {
+    let source = Source { name: String::new(), uid: "own".to_owned() };
+    let seen = |annotations: Value, spec: Value| {
+        let raw = json!({"metadata": {"name": "data", "namespace": "ns", "uid": "u", "annotations": annotations}, "spec": spec});
+        super::claim(&serde_json::from_value(raw).unwrap(), &source)
+    };
+    let bound = json!({"volumeName": "pv"});
+    assert_eq!(seen(json!({}), json!({})).home, ClaimHome::Anywhere);
+    assert!(
+        matches!(seen(json!({}), bound.clone()).home, ClaimHome::Cluster(uid, why) if &*uid == "own" && why.contains("pv"))
+    );
+    let home = json!({keys::CLAIM_HOME: "c2"});
+    assert!(matches!(seen(home, bound.clone()).home, ClaimHome::Cluster(uid, _) if &*uid == "c2"));
+    assert_eq!(seen(json!({keys::FOLLOW: "never"}), bound).home, ClaimHome::TargetsOwn);
+}
+
+#[test]
+fn resource_claims_are_not_supported_yet() {
     holds(
-        &json!({"spec": {"volumes": [volume], "resourceClaims": [{"name": "gpu"}]}}),
-        "ephemeral volumes are not supported yet (volume \"scratch\"), resource claims are not supported yet (claim \"gpu\")",
+        &json!({"spec": {"resourceClaims": [{"name": "gpu"}]}}),
+        "resource claims are not supported yet (claim \"gpu\")",
     );
 }
 
@@ -236,28 +250,32 @@ fn case_010_a_refusal_of_any_reason_is_a_refusal() {
 
 #[test]
 fn a_target_without_client_says_why() {
-    let target = target(&Target {
-        key: TargetKey { namespace: "shop".to_owned(), name: "c1".to_owned() },
-        uid: String::new(),
-        generation: None,
-        created: None,
-        settings: runtime::targets::Settings {
-            is_self: false,
-            excluded_labels_regexp: None,
-            label_rewriting: api::v1alpha1::LabelRewriting::Rewrite,
-            ask: Some("2".to_owned()),
-            order: -1,
-            weight: Some(3),
-            start_deadline: Some("90s".to_owned()),
-            failover: api::failover::Policy::default(),
+    let source = Source { name: String::new(), uid: "own".to_owned() };
+    let target = target(
+        &Target {
+            key: TargetKey { namespace: "shop".to_owned(), name: "c1".to_owned() },
+            uid: String::new(),
+            generation: None,
+            created: None,
+            settings: runtime::targets::Settings {
+                is_self: false,
+                excluded_labels_regexp: None,
+                label_rewriting: api::v1alpha1::LabelRewriting::Rewrite,
+                ask: Some("2".to_owned()),
+                order: -1,
+                weight: Some(3),
+                start_deadline: Some("90s".to_owned()),
+                failover: api::failover::Policy::default(),
+            },
+            status: api::TargetStatus::default(),
+            deleting: false,
+            finalizers: Vec::new(),
+            resource_version: String::new(),
+            annotations: std::collections::BTreeMap::new(),
+            connection: Connection::Pending,
         },
-        status: api::TargetStatus::default(),
-        deleting: false,
-        finalizers: Vec::new(),
-        resource_version: String::new(),
-        annotations: std::collections::BTreeMap::new(),
-        connection: Connection::Pending,
-    });
+        &source,
+    );
     assert_eq!(target.unusable.as_deref(), Some("its kubeconfig has not been read yet"));
     assert_eq!((&*target.id, target.width), ("admiralty-shop-c1", Some(Width::Some(2))));
     assert_eq!((&*target.name, target.order, target.weight), ("c1", -1, Some(3)));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::field::{Field, FieldError};
 use crate::pod::PodInfo;
 use crate::quantity::Quantity;
-use crate::selector::LabelSelector;
+use crate::selector::{LabelSelector, Labels};
 use crate::volumes::cache::Versioned;
 
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -41,6 +41,7 @@ pub struct Claim {
     pub attributes_class: String,
     /// UID of the object that controls it.
     pub controller: Option<String>,
+    pub labels: Labels,
 }
 
 impl Versioned for Claim {
@@ -86,11 +87,12 @@ impl Claim {
             volume_mode: spec.get("volumeMode").text()?.unwrap_or("Filesystem").to_owned(),
             attributes_class: text(spec.get("volumeAttributesClassName"))?,
             controller,
+            labels: metadata.get("labels").text_map()?,
         })
     }
 
     /// How much storage it asks for, nothing if it does not say.
-    pub(super) fn size(&self) -> Quantity {
+    pub fn size(&self) -> Quantity {
         self.request.unwrap_or_default()
     }
 

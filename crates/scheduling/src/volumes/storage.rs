@@ -6,6 +6,8 @@ use crate::field::{Field, FieldError};
 use crate::quantity::Quantity;
 use crate::selector::{LabelSelector, Labels};
 
+const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+
 fn name(root: &Field<'_>) -> Result<String, FieldError> {
     Ok(root.get("metadata").get("name").text()?.unwrap_or_default().to_owned())
 }
@@ -28,6 +30,8 @@ pub struct StorageClass {
     /// Where volumes can be provisioned: one of the terms must hold, in which each key has one of the values.
     /// Empty: everywhere.
     pub topologies: Vec<Vec<(String, BTreeSet<String>)>>,
+    /// Claims that name no class get it.
+    pub is_default: bool,
 }
 
 impl StorageClass {
@@ -47,11 +51,17 @@ impl StorageClass {
             provisioner: root.get("provisioner").text()?.unwrap_or_default().to_owned(),
             binding_mode,
             topologies: terms.iter().map(topology).collect::<Result<_, _>>()?,
+            is_default: root
+                .get("metadata")
+                .get("annotations")
+                .text_map()?
+                .get(IS_DEFAULT)
+                .is_some_and(|is| is == "true"),
         })
     }
 
     /// True if volumes are made on demand.
-    pub(super) fn provisions(&self) -> bool {
+    pub fn provisions(&self) -> bool {
         !matches!(self.provisioner.as_str(), "" | "kubernetes.io/no-provisioner")
     }
 

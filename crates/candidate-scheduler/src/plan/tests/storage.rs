@@ -472,14 +472,15 @@ fn what_a_new_list_does_not_name_is_gone() {
 }
 
 #[test]
-fn delegates_with_claims_are_refused_whatever_else_is_scheduled() {
+fn w30_the_storage_of_a_delegate_is_bound_like_that_of_any_pod() {
     let cluster = Cluster::new();
     let mut bench = cluster.scheduler();
     bench.see(Seen::Pod(Change::Gone(Name::new("shop", "a"))));
     let delegate = user("d", "admiralty-candidate", &["kept"]);
     bench.pod(PodSeen::read(&serde_json::from_value(delegate).expect("a pod")));
     let wanted = bench.wants();
-    let [Action::RefusePod { message, .. }] = wanted.as_slice() else { panic!("{wanted:?}") };
-    let text = "0/2 nodes are available: PersistentVolumeClaims are not supported yet (volume \"kept\").";
-    assert_eq!(message, text);
+    let [Action::BindStorage { write: VolumeWrite::Volume { name, .. }, .. }] = wanted.as_slice() else {
+        panic!("{wanted:?}")
+    };
+    assert_eq!(&**name, "disk");
 }

@@ -11,6 +11,7 @@ fn target() -> Target {
         name: Id::clone(&id),
         id,
         namespace,
+        is_self: false,
         cluster_uid: uid,
         width,
         order: 0,

@@ -39,6 +39,7 @@ pub(super) fn target(name: &str) -> TargetSeen {
         namespace: String::new(),
         name: id(name),
         cluster_uid: id(&format!("cluster-{name}")),
+        is_self: false,
         width: None,
         order: 0,
         weight: None,
@@ -324,6 +325,7 @@ pub(super) fn fresh(pod: &str, target: &str) -> ChaperonSeen {
         terminating: false,
         finalizers: vec![],
         lease: None,
+        claims: BTreeMap::new(),
     }
 }
 
