@@ -1,7 +1,7 @@
 //! What raw objects become.
 
 use super::{Source, pod, podchaperon, stage, target};
-use crate::machine::{GrantKind, Hold, Place, PodSeen, Promise, Refusal, Stage, Width, Wish};
+use crate::machine::{ClaimHome, GrantKind, Hold, Place, PodSeen, Promise, Refusal, Stage, Width, Wish};
 use api::{Pod, PodChaperon, keys};
 use runtime::{Connection, Target, TargetKey};
 use serde_json::{Value, json};
