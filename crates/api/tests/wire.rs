@@ -133,3 +133,51 @@ fn a_summary_of_an_older_writer_is_read() {
         read(json!({"metadata": {"name": keys::SINGLETON}, "capacity": {"cpu": "1"}}));
     assert!(summary.free.is_empty() && summary.allocatable.is_empty());
 }
+
+#[test]
+fn case_083_names_at_their_limits_are_legal_and_differ() {
+    use api::names;
+    let (namespace, target) = ("n".repeat(63), "t".repeat(253));
+    let node = names::virtual_node(&namespace, &target);
+    let other = names::virtual_node(&namespace, &format!("{}u", "t".repeat(252)));
+    assert!(node.len() <= 63 && node != other, "{node}");
+    let pods = ["p".repeat(253), format!("{}q", "p".repeat(252)), format!("{}-x", "g".repeat(58))];
+    let mut seen = std::collections::BTreeSet::new();
+    for pod in &pods {
+        for uid in ["11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"] {
+            for node in [&node, &other] {
+                let name = names::chaperon(pod, uid, node);
+                assert!(name.len() <= 253, "{name}");
+                assert!(seen.insert(name.clone()), "{name} twice");
+            }
+        }
+    }
+    for long in [&target, &namespace, &node] {
+        assert!(names::label_value(long).len() <= 63);
+    }
+    let finalizer = names::legacy_finalizer(&namespace, &target);
+    assert!(finalizer.split('/').nth(1).is_some_and(|name| name.len() <= 63), "{finalizer}");
+}
+
+#[test]
+fn case_050_finalizers_are_named_for_what_outlives_every_process() {
+    use api::keys;
+    let all = [keys::DELEGATE_FINALIZER, keys::CHAPERON_FINALIZER, keys::FOLLOW, keys::TARGET_FINALIZER];
+    let names: Vec<&str> = all.iter().filter_map(|finalizer| finalizer.strip_prefix(keys::PREFIX)).collect();
+    assert_eq!(names, ["delegate", "chaperon", "follow", "target"]);
+}
+
+#[test]
+fn case_052_an_uninstall_leaves_the_definitions_of_our_kinds() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/crds/templates");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if text.contains("kind: CustomResourceDefinition") {
+            count += 1;
+            assert!(text.contains("helm.sh/resource-policy: keep"), "{}", path.display());
+        }
+    }
+    assert_eq!(count, api::crds::all().len());
+}

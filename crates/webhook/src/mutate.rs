@@ -24,6 +24,7 @@ use crate::mac::{Binding, Key};
 use crate::patch::Patch;
 use crate::review::{Request, Verdict};
 use api::election::{Election, annotation, election as judged};
+use api::labels::Rewriting;
 use api::{failover, keys, preference};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -182,6 +183,7 @@ fn proxy(pod: &Value, spec: &Map<String, Value>, source: &Source) -> Result<Verd
     for (name, want) in OURS.into_iter().zip(wanted) {
         patch.put(&format!("/spec/{name}"), spec.get(name), want);
     }
+    warnings.extend(collapsing(submitted));
     if let Some(source) = &source.parsed {
         warnings.extend(changed_later(spec, source));
     }
@@ -277,6 +279,29 @@ fn check_size(have: Option<&Value>, written: &[(&str, &str)]) -> Result<(), Stri
         keys::SOURCE_POD_MANIFEST,
         kept + ours,
     ))
+}
+
+/// One warning about labels that become one label of the delegate where the target rewrites them.
+fn collapsing(source: &Value) -> Option<String> {
+    let rewriting = Rewriting::from_annotation(annotation(source, keys::NO_PREFIX_LABEL_REGEXP)).ok()?;
+    let labels = source["metadata"]["labels"].as_object()?;
+    let mut by_key: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (key, value) in labels {
+        by_key.entry(rewriting.key(key, value.as_str().unwrap_or_default())).or_default().push(key);
+    }
+    let mut lost: Vec<&str> = by_key
+        .into_values()
+        .filter(|keys| keys.len() > 1)
+        .flat_map(|keys| keys.into_iter().skip(1))
+        .collect();
+    lost.sort_unstable();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "multicluster-scheduler: the delegate carries no label {}, since another one has the same name; targets \
+             with labelRewriting Keep keep all of them",
+            lost.join(", ")
+        )
+    })
 }
 
 /// One warning about what others changed in the spec since we read it.

@@ -56,10 +56,14 @@ fn patches(cluster: &Cluster, namespace: &str) -> Result<usize> {
     Ok(seen.iter().filter(|event| ["patch", "update"].iter().any(|verb| event["verb"] == *verb)).count())
 }
 
-pub(crate) async fn w36_a_service_follows_only_where_its_pods_run(ground: &Ground) -> Result<()> {
+pub(crate) async fn w36_case_082_a_service_follows_only_where_its_pods_run(ground: &Ground) -> Result<()> {
     let scene = Scene::open(ground, "followed-services").await?;
     let (one, two) = (ground.cluster("target-1")?, ground.cluster("target-2")?);
     scene.create("v1", "Service", web("LoadBalancer")).await?;
+    let mut unserved = web("ClusterIP");
+    unserved["metadata"]["name"] = json!("unserved");
+    unserved["spec"]["selector"] = json!({"app": "nobody"});
+    scene.create("v1", "Service", unserved).await?;
     for name in ["a", "b"] {
         scene.pod(pod(name, "target-1")?).await?;
         becomes(scene.source, &scene.namespace, name, "Ready").await?;
@@ -82,6 +86,10 @@ pub(crate) async fn w36_a_service_follows_only_where_its_pods_run(ground: &Groun
     })
     .await?;
     ensure!(services(two, &scene.namespace).get_opt("web").await?.is_none(), "a copy where no pod runs");
+    ensure!(services(one, &scene.namespace).get_opt("unserved").await?.is_none(), "nobody serves it");
+    let slices: Api<EndpointSlice> = one.api(&scene.namespace);
+    let of = ListParams::default().labels("kubernetes.io/service-name=unserved");
+    ensure!(slices.list(&of).await?.items.is_empty(), "slices of a Service that does not follow");
     let marked = ground.is_local().then(|| patches(scene.source, &scene.namespace)).transpose()?;
     ensure!(marked.is_none_or(|count| count == 1), "{marked:?} writes of the original");
     let versions = async || {
@@ -243,6 +251,13 @@ pub(crate) async fn w16_case_131_an_ingress_follows_its_services(ground: &Ground
         let original = ingresses(scene.source).get("web").await?;
         let is_global = original.annotations().get(&key("global")).is_some_and(|is| is == "true");
         Ok((is_global && original.finalizers().contains(&key("follow"))).then_some(()))
+    })
+    .await?;
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}});
+    ingresses(two).patch_status("web", &PatchParams::default(), &Patch::Merge(&status)).await?;
+    until(LONG, "the original says where its copy is reached", async || {
+        let status = ingresses(scene.source).get("web").await?.data["status"].clone();
+        Ok((status["loadBalancer"]["ingress"] == json!([{"ip": "192.0.2.7"}])).then_some(()))
     })
     .await?;
     let rule = json!({"spec": {"defaultBackend": {"service": {"name": "web", "port": {"name": "http"}}}}});

@@ -14,7 +14,7 @@ use crate::guest::{becomes, fake_pod, with};
 use crate::scene::{LONG, Scene, condition, key, merge, pinned};
 
 /// A running pod and where its delegate is.
-async fn running<'a>(scene: &Scene<'a>, pod: serde_json::Value) -> Result<(Api<Pod>, String)> {
+async fn running(scene: &Scene<'_>, pod: serde_json::Value) -> Result<(Api<Pod>, String)> {
     let target = scene.ground.cluster("target-1")?;
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     scene.pod(pinned(pod, "target-1")?).await?;

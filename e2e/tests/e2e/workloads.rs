@@ -9,7 +9,7 @@ use e2e::cluster::Cluster;
 use e2e::ground::Ground;
 use e2e::keys;
 use e2e::setup::targets;
-use e2e::wait::until;
+use e2e::wait::{throughout, until};
 use futures::StreamExt as _;
 use futures::future::{LocalBoxFuture, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
@@ -361,5 +361,63 @@ pub(crate) async fn case_106_case_107_a_workflow_of_ten_steps_is_stopped_and_end
         Ok((phase(&pod) == "Failed").then_some(()))
     })
     .await?;
+    scene.close().await
+}
+
+/// For how many seconds a settled world is watched; more by hand.
+const SETTLED: &str = "E2E_SETTLED_SECONDS";
+
+/// What of a namespace is written by us in all clusters, reads aside.
+fn written(scene: &Scene<'_>) -> Result<BTreeMap<String, usize>> {
+    let mut count = BTreeMap::new();
+    for cluster in scene.ground.clusters() {
+        for resource in [
+            "configmaps",
+            "secrets",
+            "services",
+            "ingresses",
+            "persistentvolumeclaims",
+            "pods",
+            "podchaperons",
+        ] {
+            for event in crate::budget::requests(cluster, resource, &scene.namespace)? {
+                let user = event["user"]["username"].as_str().unwrap_or_default();
+                let verb = event["verb"].as_str().unwrap_or_default();
+                if user.contains("multicluster") && ["create", "patch", "update", "delete"].contains(&verb) {
+                    *count.entry(format!("{verb} {resource} in {} by {user}", cluster.name)).or_default() +=
+                        1;
+                }
+            }
+        }
+    }
+    Ok(count)
+}
+
+pub(crate) async fn w40_w41_case_035_a_settled_world_costs_no_write(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "settled").await?;
+    let _storage = Storage::start(ground, &scene.namespace).await?;
+    for file in
+        ["mysql-upgrade/configmap.yaml", "mysql-upgrade/service.yaml", "mysql-upgrade/statefulset.yaml"]
+    {
+        apply(&scene, file).await?;
+    }
+    let path = json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "mysql-read", "port": {"number": 3306}}}});
+    let ingress = json!({"metadata": {"name": "mysql"}, "spec": {"rules": [{"http": {"paths": [path]}}]}});
+    scene.create("networking.k8s.io/v1", "Ingress", ingress).await?;
+    scene.ready(3).await?;
+    // Whatever lingers or is coalesced comes to its end.
+    throughout(Duration::from_secs(15), "quiet", async || Ok(true)).await?;
+    let before = written(&scene)?;
+    ensure!(before.values().sum::<usize>() > 10, "hardly anything was counted: {before:?}");
+    let seconds = std::env::var_os(SETTLED).and_then(|text| text.to_str()?.parse().ok()).unwrap_or(20);
+    throughout(Duration::from_secs(seconds), "quiet", async || Ok(true)).await?;
+    let after = written(&scene)?;
+    let new: Vec<_> = after.iter().filter(|(what, count)| before.get(*what) != Some(*count)).collect();
+    eprintln!(
+        "{} writes of {seconds} settled seconds, after {} before",
+        new.len(),
+        before.values().sum::<usize>()
+    );
+    ensure!(new.is_empty(), "{new:?}");
     scene.close().await
 }

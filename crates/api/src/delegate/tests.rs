@@ -145,10 +145,25 @@ fn selectors_of_the_pod_itself_follow_its_labels() {
 }
 
 #[test]
-fn a_target_may_keep_all_labels() {
-    let manifest = json!({"metadata": {"labels": {"app": "web"}}, "spec": {}});
+fn case_109_a_target_may_keep_all_labels_for_systems_of_its_own() {
+    let labels =
+        json!({"app": "web", "kueue.x-k8s.io/queue-name": "q", "training.kubeflow.org/replica-index": "0"});
+    let manifest = json!({"metadata": {"labels": labels}, "spec": {}});
     let keep = Destination { labels: LabelRewriting::Keep, ..DESTINATION };
-    assert_eq!(chaperon(&proxy(&manifest), ORIGIN, keep).unwrap().label("app"), Some("web"));
+    let built = chaperon(&proxy(&manifest), ORIGIN, keep).unwrap();
+    for (key, value) in labels.as_object().unwrap() {
+        assert_eq!(built.label(key), value.as_str(), "{key}");
+    }
+}
+
+#[test]
+fn case_080_two_keys_with_one_name_stay_two_where_labels_are_kept_and_have_one_winner_elsewhere() {
+    let manifest = json!({"metadata": {"labels": {"app": "x", "example.com/app": "y"}}, "spec": {}});
+    let keep = Destination { labels: LabelRewriting::Keep, ..DESTINATION };
+    let built = chaperon(&proxy(&manifest), ORIGIN, keep).unwrap();
+    assert_eq!((built.label("app"), built.label("example.com/app")), (Some("x"), Some("y")));
+    let rewritten = chaperon(&proxy(&manifest), ORIGIN, DESTINATION).unwrap();
+    assert_eq!(rewritten.label("multicluster.admiralty.io/app"), Some("x"));
 }
 
 #[test]

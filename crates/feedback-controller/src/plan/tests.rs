@@ -279,7 +279,7 @@ fn w14_a_deleted_pod_behind_a_silent_target_waits() {
 }
 
 #[test]
-fn w08_a_pod_bound_nowhere_waits_for_no_target() {
+fn w08_w23_a_pod_bound_nowhere_waits_for_no_target_and_is_released_by_one_write() {
     let proxy = with(|pod| {
         pod.deleting = Some(0);
         pod.node = String::new();

@@ -142,7 +142,12 @@ impl Machine {
             .filter_map(|(id, ask)| Some((Arc::clone(id), ask.chaperon.clone()?)))
             .filter(|(id, chaperon)| is_stale(id, chaperon))
             .collect();
+        let class = pod.wish().map(|wish| Arc::clone(&wish.class));
         for (id, chaperon) in stale {
+            // What was refused was another question.
+            if let (Some(target), Some(class)) = (self.targets.get_mut(&id), &class) {
+                target.open(class);
+            }
             if let Some(ask) = self.pods.get_mut(uid).and_then(|pod| pod.asks.get_mut(&id)) {
                 ask.call = Some(AskCall::Delete);
             }

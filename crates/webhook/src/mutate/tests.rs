@@ -288,3 +288,18 @@ fn case_008_an_update_of_a_bound_proxy_pod_gets_an_empty_patch() {
     bound["metadata"]["finalizers"] = json!([keys::DELEGATE_FINALIZER]);
     assert_eq!(judge_as("UPDATE", &bound, "jane", 1000), Verdict::unchanged());
 }
+
+#[test]
+fn case_080_labels_that_become_one_are_told() {
+    let labels = json!({"app": "x", "example.com/app": "y", "tier": "z"});
+    let Verdict::Allowed { warnings, .. } = judge(&pod(&json!({"labels": labels}), &json!({}))) else {
+        panic!("refused")
+    };
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("no label example.com/app,"), "{warnings:?}");
+}
+
+#[test]
+fn case_109_an_expression_that_is_none_is_refused_at_admission() {
+    refused(&pod(&annotated(keys::NO_PREFIX_LABEL_REGEXP, "("), &json!({})), "no regular expression");
+}

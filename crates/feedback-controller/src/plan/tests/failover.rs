@@ -46,7 +46,7 @@ const LEAVES: &[&str] =
     &["Failed TargetUnreachable", "tell TargetUnreachable and what may be left", "release", "delete proxy"];
 
 #[test]
-fn w13_a_pod_that_stays_waits_for_its_target_for_ever() {
+fn w13_case_048_a_pod_that_stays_waits_for_its_target_for_ever() {
     let seen = silent(Outage { lasts: SECOND * 100_000, ..outage(Failover::Stay) });
     check(seen.clone(), &["patch"]);
     assert_eq!(reason(&seen), "Stays");
@@ -54,7 +54,7 @@ fn w13_a_pod_that_stays_waits_for_its_target_for_ever() {
 }
 
 #[test]
-fn a_pod_that_moves_ends_after_the_grace_period_and_not_before() {
+fn case_033_a_pod_that_moves_ends_after_the_grace_period_and_not_before() {
     check(silent(outage(Failover::Move)), MOVES);
     let early = silent(Outage { lasts: SECOND * 20, ..outage(Failover::Move) });
     check(early.clone(), &["patch"]);
@@ -62,7 +62,7 @@ fn a_pod_that_moves_ends_after_the_grace_period_and_not_before() {
 }
 
 #[test]
-fn w12_after_an_outage_of_ours_nothing_moves_on_the_word_of_an_old_condition() {
+fn w12_case_033_after_an_outage_of_ours_nothing_moves_on_the_word_of_an_old_condition() {
     let seen = silent(Outage { is_sure: false, lasts: SECOND * 1800, ..outage(Failover::Move) });
     check(seen.clone(), &["patch"]);
     assert!(plan(&seen).again.is_some());
@@ -148,7 +148,7 @@ fn returned(successor: Successor, returned: Duration) -> Observed {
 }
 
 #[test]
-fn what_a_replaced_pod_left_goes_when_its_replacement_is_ready() {
+fn case_048_what_a_replaced_pod_left_goes_when_its_replacement_is_ready() {
     check(returned(Successor::Ready, SECOND), &["delete c"]);
     check(returned(Successor::Nobody, SECOND), &["delete c"]);
     let waits = plan(&returned(Successor::Waits, SECOND));
