@@ -96,7 +96,7 @@ fn phase(claim: &PersistentVolumeClaim) -> &str {
 /// The cluster that has the delegate of a pod.
 async fn place<'a>(scene: &Scene<'a>, pod: &str) -> Result<&'a Cluster> {
     let node = scene.pods().get(pod).await?.spec.and_then(|spec| spec.node_name).context("no node")?;
-    let found = targets(scene.ground).find(|target| node.ends_with(&target.name));
+    let found = targets(scene.ground).find(|target| node.contains(&target.name));
     found.with_context(|| format!("no target behind {node}"))
 }
 

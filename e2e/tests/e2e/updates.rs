@@ -83,6 +83,16 @@ pub(crate) async fn w37_images_deadlines_tolerations_and_resources_reach_the_del
     let pod = with(fake_pod("worker"), "/spec/containers/0/resources", resources)?;
     let (delegates, delegate) = running(&scene, pod).await?;
     let pods = scene.pods();
+    // A fake kubelet does not report what containers have; nothing is resized without.
+    let reported = json!([{"op": "add", "path": "/status/containerStatuses/0/resources",
+        "value": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]);
+    let reported = Patch::<()>::Json(serde_json::from_value(reported).context("not a patch")?);
+    delegates.patch_status(&delegate, &PatchParams::default(), &reported).await?;
+    until(LONG, "the pod says what its containers have", async || {
+        let status = json!(pods.get("worker").await?.status);
+        Ok(status.pointer("/containerStatuses/0/resources/requests/cpu").map(drop))
+    })
+    .await?;
     let images = json!({"spec": {"activeDeadlineSeconds": 86400,
         "containers": [{"name": "main", "image": "nowhere.example/any:2"}]}});
     pods.patch("worker", &PatchParams::default(), &Patch::Strategic(images)).await?;
