@@ -79,7 +79,7 @@ const WORKLOADS: [Workload; 6] = [
         files: &["etcd/service.yaml", "etcd/pdb.yaml", "etcd/statefulset.yaml", "etcd/tester.yaml"],
         pods: 6,
         claims: 3,
-        services: &["etcd", "test-server"],
+        services: &["etcd"],
     },
     Workload {
         name: "mysql-upgrade",
