@@ -27,7 +27,7 @@ pub(crate) use observe::{Setting, is_ours};
 pub(crate) enum State {
     Unread,
     Absent,
-    Present(Source),
+    Present(Box<Source>),
 }
 
 /// What live reads have shown while one object is worked on.
@@ -320,7 +320,7 @@ impl Store {
         if !matches!(&entry.state, State::Present(known) if known.uid == source.uid) {
             entry.told = false;
         }
-        entry.state = State::Present(source);
+        entry.state = State::Present(Box::new(source));
         true
     }
 
@@ -363,7 +363,7 @@ impl Store {
 
     pub(crate) fn source(&self, object: &Object) -> Option<Source> {
         match &self.entries.get(object)?.state {
-            State::Present(source) => Some(source.clone()),
+            State::Present(source) => Some(Source::clone(source)),
             State::Unread | State::Absent => None,
         }
     }

@@ -59,7 +59,7 @@ impl Store {
             State::Absent => Original::Absent(evidence.read),
             State::Present(source) => {
                 let here = entry.uses.keys().any(|key| self.is_self(key));
-                let mut facts = facts(object, entry, (source, here), (setting, now));
+                let mut facts = facts(object, entry, (source.as_ref(), here), (setting, now));
                 facts.addresses = source.ingress.as_ref().and_then(|ingress| {
                     let copies = self.copies.values().filter_map(|copies| copies.get(object));
                     let all: Vec<_> = copies.flat_map(|copy| copy.addresses.iter().cloned()).collect();
@@ -74,9 +74,8 @@ impl Store {
 
     /// Whether the data of a claim is elsewhere than in a target.
     fn is_astray(&self, entry: &Entry, target: &TargetKey) -> bool {
-        let State::Present(Source { claim: Some(Whereabouts::Home(home)), .. }) = &entry.state else {
-            return false;
-        };
+        let State::Present(source) = &entry.state else { return false };
+        let Some(Whereabouts::Home(home)) = &source.claim else { return false };
         let target = self.targets.get(target);
         target.and_then(|target| target.status.cluster_uid.as_ref()) != Some(home)
     }
@@ -136,6 +135,7 @@ impl Store {
 /// The original with its content, if that is known as of now.
 fn current(entry: &Entry) -> Option<(&Source, &Known)> {
     let State::Present(source) = &entry.state else { return None };
+    let source = source.as_ref();
     let known = entry.known.as_ref().filter(|known| known.version >= source.version)?;
     Some((source, known))
 }
