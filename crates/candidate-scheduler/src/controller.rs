@@ -32,7 +32,7 @@ use crate::metrics::Metrics;
 use crate::observe::{
     BudgetSeen, Change, ChaperonSeen, ClaimsSeen, Name, NodeSeen, PodSeen, Read, Seen, StorageSeen,
 };
-use crate::plan::{Action, CALLS, Model, Outcome, Settings};
+use crate::plan::{Action, CALLS, Model, Outcome, QuotaSeen, Settings};
 use runtime::standby::Term;
 
 /// Changes that may wait between the watches and the decisions.
@@ -221,7 +221,7 @@ impl Watches<'_> {
         self.objects::<PodChaperon>(tasks, Config::default());
         self.summary(tasks);
         self.admission::<ServiceAccount>(tasks);
-        self.admission::<ResourceQuota>(tasks);
+        self.objects::<ResourceQuota>(tasks, Config::default());
         self.admission::<LimitRange>(tasks);
         self.admission::<MutatingWebhookConfiguration>(tasks);
         self.admission::<ValidatingWebhookConfiguration>(tasks);
@@ -378,6 +378,23 @@ impl Reduce for PodDisruptionBudget {
 
     fn wrap(change: Change<BudgetSeen, Name>) -> Seen {
         Seen::Budget(change)
+    }
+}
+
+impl Reduce for ResourceQuota {
+    type Left = QuotaSeen;
+    type Key = Name;
+
+    fn reduce(&self) -> QuotaSeen {
+        QuotaSeen::read(self.key(), &serde_json::to_value(self).unwrap_or_default())
+    }
+
+    fn key(&self) -> Name {
+        Name::new(&self.namespace().unwrap_or_default(), &self.name_any())
+    }
+
+    fn wrap(change: Change<QuotaSeen, Name>) -> Seen {
+        Seen::Quota(change)
     }
 }
 

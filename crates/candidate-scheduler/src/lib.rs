@@ -3,8 +3,8 @@
 //! **Watches** nodes, unfinished pods, namespaces, PodDisruptionBudgets, DeviceClasses where the cluster knows them, and
 //! whom Services, ReplicationControllers, ReplicaSets and StatefulSets select; PersistentVolumeClaims, PersistentVolumes,
 //! StorageClasses, and what CSI drivers say of nodes and storage; if it has profiles besides that of delegates
-//! ResourceClaims, ResourceSlices and DeviceTaintRules; in a target PodChaperons and its own ClusterSummary, and of
-//! ServiceAccounts, quotas, limit ranges and admission webhooks only that they changed.
+//! ResourceClaims, ResourceSlices and DeviceTaintRules; in a target PodChaperons, its own ClusterSummary and
+//! ResourceQuotas, and of ServiceAccounts, limit ranges and admission webhooks only that they changed.
 //!
 //! **Writes** on a PodChaperon the reservation (annotations `is-reserved`, `reserved-node`, `reserved-seconds`,
 //! `reserved-attempt`) or, while it has no delegate, the condition `PodScheduled=False` with the reason; bindings of
@@ -18,6 +18,7 @@
 //! - A PodChaperon is scheduled as if it were the pod that admission would make of it, which a dry run tells.
 //! - A reservation counts like a pod until it is taken back or its delegate is bound. It is taken back only when the
 //!   promised time and ten seconds more are over, and never once the PodChaperon was allowed.
+//! - What is promised counts in ResourceQuotas until the API server counts the delegate itself.
 //! - An answer names the ask that it answers. A higher `attempt` renews a reservation or is a new ask.
 //! - A node whose kubelet refused a delegate is the last choice for the next one, until one has run. A restart
 //!   forgets which nodes those were, but keeps none of them reserved.
@@ -154,7 +155,12 @@ pub const RIGHTS: &[Right] = &[
         "the UID of kube-system; labels for namespace selectors; a dry run is worth nothing once they change",
     ),
     right("", "serviceaccounts", &["list", "watch"], "a dry run is worth nothing once they change"),
-    right("", "resourcequotas", &["list", "watch"], "a dry run is worth nothing once they change"),
+    right(
+        "",
+        "resourcequotas",
+        &["list", "watch"],
+        "what is promised counts in them; a dry run is worth nothing once they change",
+    ),
     right("", "limitranges", &["list", "watch"], "a dry run is worth nothing once they change"),
     right(
         ADMISSION,
@@ -175,7 +181,7 @@ pub const RIGHTS: &[Right] = &[
 
 /// Runs the service: stands by until it leads, then schedules.
 pub async fn serve(runtime: Runtime, args: Args) -> anyhow::Result<()> {
-    serve_with(runtime, args, plan::nothing_more).await
+    Box::pin(serve_with(runtime, args, plan::nothing_more)).await
 }
 
 /// The same with plugins of somebody else. What they need to know, they must be made with; `--config` does not name them.

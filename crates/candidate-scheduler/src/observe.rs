@@ -332,6 +332,8 @@ pub enum Seen {
     /// Which extended resources come from devices.
     Devices(Change<DeviceClass, Arc<str>>),
     Summary(Option<Box<ClusterSummary>>),
+    /// What quotas admit, and what is used of it.
+    Quota(Change<crate::plan::QuotaSeen, Name>),
     /// What admission answers may be different now, in one namespace or everywhere.
     Admission(Option<Arc<str>>),
 }

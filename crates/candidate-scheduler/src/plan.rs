@@ -12,6 +12,7 @@ mod kubelets;
 mod owners;
 mod pods;
 mod preemption;
+mod quotas;
 mod refusals;
 mod reservations;
 mod resource_claims;
@@ -40,6 +41,8 @@ pub use calls::{Action, Admission, Eviction, Outcome, Story};
 use chaperons::Chaperon;
 use pods::Pod;
 use preemption::Room;
+pub use quotas::QuotaSeen;
+use quotas::Quotas;
 use resource_claims::Grant;
 pub use story::{Attempt, Ended, Waiting};
 use summary::Publication;
@@ -184,6 +187,7 @@ pub struct Model {
     /// Room that is being made, by the UID of the pod that needs it.
     rooms: HashMap<Arc<str>, Room>,
     templates: BTreeMap<TemplateKey, Template>,
+    quotas: Quotas,
     synced: Synced,
     /// Everything was seen once, and what was promised before is counted again.
     started: bool,
@@ -231,6 +235,7 @@ impl Model {
             storage_touched: false,
             rooms: HashMap::new(),
             templates: BTreeMap::new(),
+            quotas: Quotas::default(),
             synced: Synced::default(),
             started: false,
             recalling: HashSet::new(),
@@ -270,6 +275,7 @@ impl Model {
             Seen::Devices(change) => self.see_devices(change, now),
             Seen::Claims(seen) => self.see_claims(seen, now),
             Seen::Summary(summary) => self.publication.seen(summary),
+            Seen::Quota(change) => self.see_quotas(change, now),
             Seen::Admission(namespace) => self.forget_admission(namespace.as_deref()),
         }
         if !self.started && self.synced.all(&self.settings) {
@@ -340,6 +346,7 @@ impl Model {
         self.repeat(now);
         if self.started {
             self.expire(now);
+            self.settle_quotas(now);
             if std::mem::take(&mut self.storage_touched) || self.next_binding().is_some_and(|due| due <= now)
             {
                 self.check_bindings(now);
@@ -387,7 +394,8 @@ impl Model {
         let rewording = self.rewordings.first().map(|(time, _)| *time);
         let series = self.series.first().map(|(time, _)| *time);
         let storage = self.next_binding();
-        [series, queue, summary, deadline, rewording, retry, storage, self.next_template()]
+        let quotas = self.quotas.next_wakeup();
+        [series, queue, summary, deadline, rewording, retry, storage, quotas, self.next_template()]
             .into_iter()
             .flatten()
             .min()

@@ -8,7 +8,7 @@ use e2e::wait::until;
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams};
 use serde_json::json;
 
 use crate::guest::{becomes, fake_pod, gone, is, with};
@@ -118,7 +118,9 @@ pub(crate) async fn a_chaperon_deleted_by_hand_ends_its_pod(ground: &Ground) -> 
     scene.close().await
 }
 
-pub(crate) async fn pods_of_a_node_that_vanished_are_made_again_elsewhere(ground: &Ground) -> Result<()> {
+pub(crate) async fn case_137_pods_of_a_node_that_vanished_are_made_again_elsewhere(
+    ground: &Ground,
+) -> Result<()> {
     let scene = Scene::open(ground, "vanished").await?;
     let pool = Pool::make(&scene, "target-2").await?;
     scene.pod(pool.pod("one")?).await?;
@@ -135,6 +137,15 @@ pub(crate) async fn pods_of_a_node_that_vanished_are_made_again_elsewhere(ground
     pool.end().await
 }
 
+/// How many chaperons hold a reservation, or were allowed.
+async fn promised(scene: &Scene<'_>) -> Result<usize> {
+    let all = scene.chaperons().await?;
+    let holds = |chaperon: &DynamicObject| {
+        ["is-reserved", "is-allowed"].iter().any(|name| chaperon.annotations().contains_key(&key(name)))
+    };
+    Ok(all.iter().filter(|(_, chaperon)| holds(chaperon)).count())
+}
+
 pub(crate) async fn pods_over_a_quota_wait_with_the_words_of_the_target(ground: &Ground) -> Result<()> {
     let scene = Scene::open(ground, "quota").await?;
     let target = ground.cluster("target-1")?;
@@ -148,7 +159,9 @@ pub(crate) async fn pods_over_a_quota_wait_with_the_words_of_the_target(ground: 
     .await?;
     let names = ["a", "b", "c", "d"];
     try_join_all(names.map(async |name| scene.pod(pinned(fake_pod(name), "target-1")?).await)).await?;
+    let mut most = 0;
     until(LONG, "two run and two say why they do not", async || {
+        most = most.max(promised(&scene).await?);
         let pods = scene.pods().list(&ListParams::default()).await?.items;
         let (ready, waiting): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| is(pod, "Ready"));
         let said: BTreeMap<String, bool> = waiting
@@ -165,6 +178,7 @@ pub(crate) async fn pods_over_a_quota_wait_with_the_words_of_the_target(ground: 
         )
     })
     .await?;
+    ensure!(most == 2, "{most} pods were promised a place at once, and two are admitted");
     let more = json!({"spec": {"hard": {"pods": "4"}}});
     merge(target, Some(&scene.namespace), quota, "two", more).await?;
     let pods = scene.ready(4).await?;

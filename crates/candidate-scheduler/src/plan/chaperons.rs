@@ -145,6 +145,7 @@ impl Model {
         let Some(chaperon) = self.chaperons.remove(name) else { return };
         self.stop_waiting(name, &chaperon.seen.template);
         self.queue.remove(&Key::Chaperon(name.clone()));
+        self.forget_quota(name, chaperon.uid());
         if let Some(deadline) = chaperon.deadline {
             self.deadlines.remove(&(deadline, name.clone()));
         }
@@ -176,6 +177,7 @@ impl Model {
         let (uid, stand) = (Arc::clone(&chaperon.seen.uid), self.stand(chaperon));
         if !matches!(stand, Stand::Asked) {
             self.queue.remove(&Key::Chaperon(name.clone()));
+            self.stop_waiting_for_quota(name);
         }
         if !matches!(stand, Stand::Reserved(_)) {
             self.set_deadline(name, None);
@@ -211,6 +213,7 @@ impl Model {
                 self.ask(name, now);
             }
         }
+        self.settle_quota(name, now);
     }
 
     /// Keeps little of a chaperon whose delegate is bound, or that has ended: most are.
@@ -241,6 +244,9 @@ impl Model {
         };
         // A new number is a reason to look again at once.
         let asked_again = chaperon.refused.as_ref().is_some_and(|said| said.attempt < chaperon.seen.attempt);
+        if self.quotas.keeps(name) && !asked_again {
+            return;
+        }
         let queued = Key::Chaperon(name.clone());
         if self.queue.contains(&queued) && chaperon.pod.is_some() {
             if asked_again {
@@ -287,10 +293,16 @@ impl Model {
             return;
         }
         let Some(pod) = self.current_shape(name, now) else { return };
+        if let Some(message) = self.quota_objection(name, pod.spec.request_list()) {
+            self.counts.refused += 1;
+            self.attempted(&queued, Ended::Unschedulable, now);
+            return self.refuse(name, &message, now);
+        }
         match self.evaluate_as_if(name, &pod) {
             Ok(node) => {
                 self.counts.placed += 1;
                 self.place(pod, &node);
+                self.promise_quota(name);
                 self.reserve(name, node, Some(queued));
             }
             Err(diagnosis) => {

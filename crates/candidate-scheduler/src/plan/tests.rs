@@ -3,6 +3,7 @@ mod followings;
 mod late;
 mod preemption;
 mod profiles;
+mod quotas;
 mod storage;
 mod world;
 
