@@ -109,7 +109,7 @@ pub(crate) async fn node_selectors_and_taints_of_the_target_are_honoured(ground:
     pool.end().await
 }
 
-pub(crate) async fn pods_that_keep_apart_run_in_different_clusters(ground: &Ground) -> Result<()> {
+pub(crate) async fn case_100_pods_that_keep_apart_run_in_different_clusters(ground: &Ground) -> Result<()> {
     let scene = Scene::open(ground, "apart").await?;
     let term =
         json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "apart"}}});

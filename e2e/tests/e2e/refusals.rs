@@ -65,7 +65,9 @@ pub(crate) async fn meet(scene: &Scene<'_>, owner: &Owner) -> Result<()> {
 }
 
 /// Nothing but the kubelet's answer tells that the node is no good for the pod.
-pub(crate) async fn a_delegate_that_one_kubelet_refuses_runs_on_another_node(ground: &Ground) -> Result<()> {
+pub(crate) async fn w33_a_delegate_that_one_kubelet_refuses_runs_on_another_node(
+    ground: &Ground,
+) -> Result<()> {
     let scene = Scene::open(ground, "refused").await?;
     let pool = Pool::make(&scene, "target-1").await?;
     let pods = ["a", "b"];

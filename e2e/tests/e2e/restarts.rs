@@ -60,7 +60,7 @@ async fn killed(ground: &Ground, component: &str) -> Result<()> {
     scene.close().await
 }
 
-pub(crate) async fn a_frozen_leader_is_replaced_and_does_no_harm_when_it_wakes(
+pub(crate) async fn case_095_a_frozen_leader_is_replaced_and_does_no_harm_when_it_wakes(
     ground: &Ground,
 ) -> Result<()> {
     let scene = Scene::open(ground, "frozen-leader").await?;

@@ -44,7 +44,7 @@ fn case_002_fields_that_nobody_knows_reach_the_delegate() {
 }
 
 #[test]
-fn case_009_what_admission_filled_in_is_left_to_the_target() {
+fn w31_case_009_what_admission_filled_in_is_left_to_the_target() {
     check(
         &json!({"priority": 0, "priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority",
         "overhead": {"cpu": "1"}, "nodeName": "n", "enableServiceLinks": true,

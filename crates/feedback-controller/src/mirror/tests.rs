@@ -306,7 +306,7 @@ fn an_annotation_that_the_delegate_changed_back_is_changed_back_on_the_proxy() {
 }
 
 #[test]
-fn w37_annotations_that_only_the_proxy_has_stay() {
+fn w37_case_030_annotations_that_only_the_proxy_has_stay() {
     assert_eq!(annotations(&[("mine", "1")], &[], &[]), Value::Null);
 }
 

@@ -157,7 +157,7 @@ async fn w14_a_target_that_is_not_accepted_is_unknown() {
 }
 
 #[tokio::test]
-async fn w14_a_target_that_is_not_in_step_is_unknown() {
+async fn w14_case_025_a_target_that_is_not_in_step_is_unknown() {
     let mut store = bound();
     store.link(&key("t1")).unwrap().suspect();
     assert_eq!(delegate(&mut store), Remote::Unknown);
@@ -458,7 +458,7 @@ async fn a_fence_counts_when_the_target_cannot_be_asked_and_for_this_cluster_onl
 }
 
 #[tokio::test]
-async fn w12_an_outage_is_counted_from_its_beginning_and_believed_when_it_was_seen_here_too() {
+async fn w12_case_033_an_outage_is_counted_from_its_beginning_and_believed_when_it_was_seen_here_too() {
     let mut store = marked(Reason::Unreachable, |target| {
         target.settings.failover.grace = std::time::Duration::from_secs(7);
     });

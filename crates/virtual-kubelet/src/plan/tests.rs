@@ -578,7 +578,7 @@ fn w13_a_taint_comes_and_goes_with_the_reach_of_a_target() {
 }
 
 #[test]
-fn w12_the_beginning_of_an_outage_outlives_a_restart_of_ours() {
+fn w12_case_033_the_beginning_of_an_outage_outlives_a_restart_of_ours() {
     let mut world = settled();
     world.targets[0].health = silent(&world.targets[0].health, 3);
     let mut world = settle(world);

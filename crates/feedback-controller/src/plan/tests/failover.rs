@@ -69,7 +69,7 @@ fn w12_case_033_after_an_outage_of_ours_nothing_moves_on_the_word_of_an_old_cond
 }
 
 #[test]
-fn w12_nothing_moves_when_no_other_target_answers() {
+fn w12_case_048_nothing_moves_when_no_other_target_answers() {
     let seen = silent(Outage { elsewhere: false, ..outage(Failover::Move) });
     check(seen.clone(), &["patch"]);
     assert_eq!(reason(&seen), "NowhereElse");
