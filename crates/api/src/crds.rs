@@ -1,7 +1,7 @@
 //! All custom resource definitions as values, for the charts and for tests.
 
 use crate::provisioning::{AddonInventory, CloudAccount, NodeImage, ReleaseCatalog, WorkloadCluster};
-use crate::{ClusterSource, ClusterTarget, Source, Target};
+use crate::{ClusterSource, ClusterTarget, Source, Target, TargetScore};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -143,7 +143,7 @@ fn workload_cluster() -> Value {
     definition
 }
 
-/// The definitions of all kinds: those of scheduling, then those of provisioning, each in the order of their names.
+/// The definitions of all kinds: those of scheduling, then scores, then those of provisioning, each in the order of their names.
 #[must_use]
 pub fn all() -> Vec<Value> {
     vec![
@@ -153,6 +153,7 @@ pub fn all() -> Vec<Value> {
         pod_chaperon(),
         derived(&Source::crd()),
         derived(&Target::crd()),
+        derived(&TargetScore::crd()),
         derived(&AddonInventory::crd()),
         derived(&CloudAccount::crd()),
         derived(&NodeImage::crd()),
@@ -171,16 +172,20 @@ mod tests {
             .iter()
             .map(|crd| crd["spec"]["names"]["shortNames"][0].as_str().unwrap().to_owned())
             .collect();
-        assert_eq!(short, ["csrc", "mcsum", "ctg", "chap", "src", "tg", "ai", "ca", "ni", "rc", "wc"]);
+        assert_eq!(
+            short,
+            ["csrc", "mcsum", "ctg", "chap", "src", "tg", "tscore", "ai", "ca", "ni", "rc", "wc"]
+        );
     }
 
     #[test]
     fn every_kind_has_a_status_subresource_and_one_stored_version() {
         for crd in all() {
             let version = &crd["spec"]["versions"][0];
-            // Versions and inventories say all that there is to say in their specs.
-            let bare =
-                ["ReleaseCatalog", "AddonInventory"].iter().any(|kind| crd["spec"]["names"]["kind"] == *kind);
+            // Versions, inventories and scores say all that there is to say in their specs.
+            let bare = ["ReleaseCatalog", "AddonInventory", "TargetScore"]
+                .iter()
+                .any(|kind| crd["spec"]["names"]["kind"] == *kind);
             assert_eq!(version["subresources"]["status"].is_object(), !bare, "{crd}");
             assert_eq!((&version["storage"], &version["name"]), (&true.into(), &"v1alpha1".into()));
         }

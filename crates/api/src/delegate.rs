@@ -155,6 +155,8 @@ fn fit_spec(spec: &mut Map<String, Value>, annotations: &BTreeMap<String, String
     // They gate the proxy pod: no target is asked before the first are lifted, and the second are judged there.
     spec.remove("schedulingGates");
     spec.remove("readinessGates");
+    // The group is one of the source, which places it.
+    spec.remove("schedulingGroup");
     if !annotations.contains_key(keys::NO_RESERVATION) {
         spec.insert("schedulerName".to_owned(), Value::from(keys::CANDIDATE_SCHEDULER));
     }

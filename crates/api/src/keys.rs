@@ -41,6 +41,8 @@ pub const ASK: &str = key!("ask");
 pub const TARGET_ORDER: &str = key!("target-order");
 /// Annotation of a pod: `name=int,…`, the shares of targets in the pods of one controller.
 pub const TARGET_WEIGHT: &str = key!("target-weight");
+/// Annotation of a pod: `score=int,…`, how much each score of targets counts for it.
+pub const SCORE_WEIGHT: &str = key!("score-weight");
 /// Annotation of a pod: name of the group, within its namespace, with which it is placed or not at all.
 pub const GROUP: &str = key!("group");
 /// Annotation of a pod: how many pods of its group must fit at once.

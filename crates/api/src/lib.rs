@@ -9,6 +9,7 @@
 //! | [`Source`], [`ClusterSource`] | users (status: source-controller) | source-controller |
 //! | [`PodChaperon`] (spec, labels) | proxy-scheduler | candidate-scheduler, chaperon-controller, feedback-controller |
 //! | [`PodChaperon`] (status) | candidate-scheduler until a delegate exists, then chaperon-controller | the source |
+//! | [`TargetScore`] | any controller that may | proxy-scheduler |
 //! | [`ClusterSummary`] | candidate-scheduler | proxy-scheduler, virtual-kubelet |
 //!
 //! Who writes each annotation, label and finalizer stands beside its constant in [`keys`].
@@ -31,11 +32,13 @@ pub mod provisioning;
 pub mod raw;
 pub mod references;
 mod remote;
+pub mod scores;
 pub mod updates;
 pub mod v1alpha1;
 
 pub use raw::{Node, Pod, PodChaperon};
 pub use remote::Remote;
+pub use scores::{TargetScore, TargetScoreSpec};
 pub use v1alpha1::{
     ClusterSource, ClusterSourceSpec, ClusterSummary, ClusterTarget, ClusterTargetSpec, Failover, Fence,
     Source, SourceSpec, SourceStatus, Target, TargetSpec, TargetStatus,

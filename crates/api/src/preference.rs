@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Largest weight of a target.
 pub const MAX_WEIGHT: u32 = 1000;
+/// Largest weight of a score.
+pub const MAX_SCORE_WEIGHT: u32 = 100;
 /// How long a delegate may take to start when nobody says otherwise.
 pub const START_DEADLINE: Duration = Duration::from_secs(5 * 60);
 /// Most targets that one annotation names.
@@ -33,19 +35,42 @@ pub fn parse_order(text: &str) -> Result<Vec<String>, String> {
 ///
 /// A name is none, stands there twice, or has no weight from 0 to 1000; the sentence says how to write it.
 pub fn parse_weights(text: &str) -> Result<BTreeMap<String, u32>, String> {
+    weights(text, MAX_WEIGHT, "target", check_name)
+}
+
+/// Reads `score=int,…`: names of scores with how much they count.
+///
+/// # Errors
+///
+/// A name is none, stands there twice, or has no weight from 0 to 100; the sentence says how to write it.
+pub fn parse_score_weights(text: &str) -> Result<BTreeMap<String, u32>, String> {
+    weights(text, MAX_SCORE_WEIGHT, "score", |name| {
+        if name.len() <= 63 && is_label(name) {
+            return Ok(());
+        }
+        Err(format!("{name:?} is no name of a score; use letters in lower case, digits and hyphens"))
+    })
+}
+
+fn weights(
+    text: &str,
+    most: u32,
+    what: &str,
+    check: impl Fn(&str) -> Result<(), String>,
+) -> Result<BTreeMap<String, u32>, String> {
     let mut weights = BTreeMap::new();
     for part in text.split(',') {
         let Some((name, weight)) = part.split_once('=') else {
             return Err(format!("{:?} has no weight; write name=weight,name=weight", part.trim()));
         };
         let (name, weight) = (name.trim(), weight.trim());
-        check_name(name)?;
-        let number = weight.parse().ok().filter(|number| *number <= MAX_WEIGHT);
+        check(name)?;
+        let number = weight.parse().ok().filter(|number| *number <= most);
         let Some(number) = number else {
-            return Err(format!("{weight:?} is no weight; write a whole number from 0 to {MAX_WEIGHT}"));
+            return Err(format!("{weight:?} is no weight; write a whole number from 0 to {most}"));
         };
         if weights.insert(name.to_owned(), number).is_some() {
-            return Err(format!("{name:?} stands there twice; name each target once"));
+            return Err(format!("{name:?} stands there twice; name each {what} once"));
         }
     }
     check_count(weights.len())?;
@@ -66,28 +91,29 @@ pub fn parse_deadline(text: &str) -> Result<Duration, String> {
 fn check_count(count: usize) -> Result<(), String> {
     if count > MAX_NAMES {
         return Err(format!(
-            "{count} targets are named, at most {MAX_NAMES} can be; leave the last ones out"
+            "{count} names stand there, at most {MAX_NAMES} can be; leave the last ones out"
         ));
     }
     Ok(())
 }
 
 fn check_name(name: &str) -> Result<(), String> {
-    let is_part = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    if name.len() <= 253 && name.split('.').all(is_part) {
+    if name.len() <= 253 && name.split('.').all(is_label) {
         return Ok(());
     }
     Err(format!("{name:?} is no name of a target; use its metadata.name, in lower case"))
 }
 
+fn is_label(part: &str) -> bool {
+    !part.is_empty()
+        && !part.starts_with('-')
+        && !part.ends_with('-')
+        && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{parse_deadline, parse_order, parse_weights};
+    use super::{parse_deadline, parse_order, parse_score_weights, parse_weights};
     use std::time::Duration;
 
     #[test]
@@ -105,6 +131,15 @@ mod tests {
         assert_eq!((weights["a"], weights["b"]), (3, 0));
         for wrong in ["", "a", "a=", "a=-1", "a=1.5", "a=1001", "a=1,a=2", "=1", "a=1,"] {
             assert!(parse_weights(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn scores_count_by_name_up_to_a_hundred() {
+        let weights = parse_score_weights("cost=5, carbon=0").unwrap();
+        assert_eq!((weights["cost"], weights["carbon"]), (5, 0));
+        for wrong in ["", "cost", "cost=101", "cost=-1", "a.b=1", "Cost=1", "cost=1,cost=2"] {
+            assert!(parse_score_weights(wrong).is_err(), "{wrong}");
         }
     }
 

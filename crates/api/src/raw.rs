@@ -137,6 +137,45 @@ raw_kind!(
     PodChaperon, "multicluster.admiralty.io", "v1alpha1", "podchaperons", kube::core::NamespaceResourceScope
 );
 
+/// The groups of pods of the coscheduling plugin and of others that read its kind.
+pub mod coscheduling {
+    use super::{Cow, Deserialize, ObjectMeta, Serialize, Value};
+
+    raw_kind!(
+        /// A scheduling.x-k8s.io/v1alpha1 PodGroup.
+        PodGroup, "scheduling.x-k8s.io", "v1alpha1", "podgroups", kube::core::NamespaceResourceScope
+    );
+
+    impl PodGroup {
+        /// How many of its pods must fit at once.
+        #[must_use]
+        pub fn min_member(&self) -> usize {
+            let least = self.spec["minMember"].as_u64().and_then(|least| usize::try_from(least).ok());
+            least.unwrap_or(1).max(1)
+        }
+    }
+}
+
+/// The groups of pods of Kubernetes itself, served where its feature gate `GenericWorkload` is on.
+pub mod workload {
+    use super::{Cow, Deserialize, ObjectMeta, Serialize, Value};
+
+    raw_kind!(
+        /// A scheduling.k8s.io/v1beta1 PodGroup.
+        PodGroup, "scheduling.k8s.io", "v1beta1", "podgroups", kube::core::NamespaceResourceScope
+    );
+
+    impl PodGroup {
+        /// How many of its pods must fit at once; `None` for a group whose pods are placed one by one.
+        #[must_use]
+        pub fn min_count(&self) -> Option<usize> {
+            let gang = self.spec.pointer("/schedulingPolicy/gang")?;
+            let least = gang["minCount"].as_u64().and_then(|least| usize::try_from(least).ok());
+            Some(least.unwrap_or(1).max(1))
+        }
+    }
+}
+
 /// What can be asked of everything that has a pod's status.
 fn phase_of(status: &Value) -> &str {
     status.get("phase").and_then(Value::as_str).unwrap_or_default()

@@ -7,8 +7,10 @@ use crate::access::{self, Cluster, Targets};
 use crate::args::{Access, Format};
 use crate::fleet::{self, Member};
 use crate::output::{self, Answer, table};
+use crate::scores::{self, Score};
 use anyhow::{Context as _, Result};
 use api::{PodChaperon, Remote, names};
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -39,6 +41,7 @@ async fn observe(source: &Cluster, name: &str, ways: &Targets<'_>) -> Result<Obs
     let labels = Api::<Namespace>::all(source.client.clone()).get(namespace).await;
     let labels = labels.with_context(|| format!("cannot read namespace {namespace}"))?.metadata.labels;
     let members = fleet::members(source).await?;
+    let (published, now) = (scores::published(source).await, Timestamp::now());
     let elected = elected(&pod).and_then(|node| members.iter().find(|member| member.node() == node));
     let delegate = match elected {
         Some(member) => Some(delegate(source, member, ways, (namespace, name, &uid)).await),
@@ -47,7 +50,11 @@ async fn observe(source: &Cluster, name: &str, ways: &Targets<'_>) -> Result<Obs
     Ok(Observed {
         pod,
         namespace: labels.unwrap_or_default(),
-        places: members.iter().filter(|member| member.serves(namespace)).map(Place::from).collect(),
+        places: members
+            .iter()
+            .filter(|member| member.serves(namespace))
+            .map(|member| place(member, &scores::of(&published, member, now)))
+            .collect(),
         delegate,
         scheduler_leads: scheduler_leads(source).await,
     })
@@ -88,10 +95,8 @@ async fn scheduler_leads(source: &Cluster) -> Option<bool> {
     }))
 }
 
-impl From<&Member> for Place {
-    fn from(member: &Member) -> Self {
-        Self { target: member.key(), node: member.node() }
-    }
+fn place(member: &Member, scores: &[Score]) -> Place {
+    Place { target: member.key(), node: member.node(), scores: scores::words(scores) }
 }
 
 impl Answer for Explanation {

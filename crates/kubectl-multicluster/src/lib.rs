@@ -22,6 +22,7 @@ mod fleet;
 mod nodes;
 mod orphans;
 mod output;
+mod scores;
 mod status;
 mod target;
 

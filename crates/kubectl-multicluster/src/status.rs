@@ -5,6 +5,7 @@ use crate::args::{Access, Format};
 use crate::expiry::expiry;
 use crate::fleet::{self, Member};
 use crate::output::{self, Answer, table};
+use crate::scores::{self, Score};
 use anyhow::{Context as _, Result};
 use api::conditions::Kind;
 use futures::StreamExt as _;
@@ -61,6 +62,9 @@ pub(crate) struct TargetRow {
     /// When its credentials end; `None`: they do not say, or this person may not read them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) credentials_end: Option<Timestamp>,
+    /// What is published about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scores: Vec<Score>,
 }
 
 /// A virtual node.
@@ -106,18 +110,20 @@ async fn observe(source: &Cluster) -> Result<Status> {
     let nodes = nodes.context("cannot list virtual nodes")?.items;
     let nodes: BTreeMap<String, Node> = nodes.into_iter().map(|node| (node.name_any(), node)).collect();
     let pods = pods(source).await?;
+    let (published, now) = (scores::published(source).await, Timestamp::now());
     let mut targets: Vec<TargetRow> = stream::iter(members)
         .map(|member| {
             let node = nodes.get(&member.node()).map(node_row);
             let pods = pods.get(&member.node()).copied().unwrap_or_default();
-            async move { row(source, &member, node, pods).await }
+            let scores = scores::of(&published, &member, now);
+            async move { TargetRow { scores, ..row(source, &member, node, pods).await } }
         })
         .buffered(AT_ONCE)
         .collect()
         .await;
     targets.sort_by(|a, b| a.name.cmp(&b.name));
     let waiting = pods.get("").copied().unwrap_or_default();
-    Ok(Status { targets, waiting, components: components(source).await?, now: Timestamp::now() })
+    Ok(Status { targets, waiting, components: components(source).await?, now })
 }
 
 /// Proxy pods that have not ended, by node; the empty name stands for none.
@@ -144,6 +150,7 @@ async fn row(source: &Cluster, member: &Member, node: Option<NodeRow>, pods: usi
         node,
         pods,
         credentials_end: kubeconfig.and_then(|text| expiry(&text)),
+        scores: Vec::new(),
     }
 }
 
@@ -196,8 +203,18 @@ impl Answer for Status {
         let mut text = if self.targets.is_empty() {
             "There are no targets. Connect one with `kubectl multicluster target add`.\n".to_owned()
         } else {
-            let headings =
-                ["TARGET", "READY", "REACHABLE", "PODS", "CPU", "MEMORY", "CREDENTIALS", "NODE", "TROUBLE"];
+            let headings = [
+                "TARGET",
+                "READY",
+                "REACHABLE",
+                "PODS",
+                "CPU",
+                "MEMORY",
+                "CREDENTIALS",
+                "SCORES",
+                "NODE",
+                "TROUBLE",
+            ];
             table(&headings, self.targets.iter().map(|row| cells(row, self.now)).collect())
         };
         if self.waiting > 0 {
@@ -238,6 +255,7 @@ fn cells(row: &TargetRow, now: Timestamp) -> Vec<String> {
         of("cpu"),
         of("memory"),
         credentials(row.credentials_end, now),
+        if row.scores.is_empty() { "-".to_owned() } else { scores::words(&row.scores) },
         node,
         row.trouble.clone().unwrap_or_else(|| "-".to_owned()),
     ]

@@ -4,25 +4,30 @@ use crate::apply::{Home, Remote};
 use crate::args::Args;
 use crate::call::{Call, Lane};
 use crate::error::Error;
-use crate::machine::{Action, Event, Id, Machine, Outcome};
+use crate::machine::{Action, Event, GroupKind, GroupSeen, Id, Machine, Outcome};
 use crate::metrics::Metrics;
 use crate::observe::{self, Source};
 use crate::watches::Watches;
 use api::claims::Mapping as Names;
-use api::{Node, Pod, keys};
+use api::{Node, Pod, TargetScore, keys};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
-use kube::Api;
 use kube::runtime::watcher::Config;
+use kube::{Api, Resource};
 use runtime::{CancellationToken, Runtime, Seen, Targets, lease, watch};
+use serde::de::DeserializeOwned;
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
 /// Asks in flight to one target; permissions and deletions pass beside them.
 const ASKS: usize = 32;
+/// How often it is looked whether a kind is served by now that not every cluster has.
+const SERVED_YET: Duration = Duration::from_secs(30);
 /// Events that are taken in before the machine decides.
 const BATCH: usize = 512;
 
@@ -82,6 +87,9 @@ impl Seat<'_> {
         tokio::spawn(token.clone().run_until_cancelled_owned(namespaces));
         let claims = watch_claims(runtime.clone(), Arc::clone(&source), sender.clone());
         tokio::spawn(token.clone().run_until_cancelled_owned(claims));
+        let scores = watch_scores(runtime.clone(), sender.clone());
+        tokio::spawn(token.clone().run_until_cancelled_owned(scores));
+        spawn_groups(runtime, &sender, &token);
         let registry = follow_registry(targets.clone(), sender.clone());
         let remote =
             Watches { runtime: runtime.clone(), source: Arc::clone(&source), sender: sender.clone() };
@@ -93,10 +101,12 @@ impl Seat<'_> {
             clock: runtime.clock,
         };
         let (remotes, asking) = (HashMap::new(), HashMap::new());
+        let mut machine = Machine::default();
+        machine.weigh_scores(args.score_weights.0.clone());
         let shell = Shell { home, metrics, targets, remotes, asking, sender, token: token.clone() };
         tokio::select! {
             () = token.cancelled() => (),
-            () = shell.work(inbox) => (),
+            () = shell.work(machine, inbox) => (),
             ((), ()) = futures::future::join(registry, remote) => (),
         }
         Ok(())
@@ -193,6 +203,56 @@ async fn watch_claims(runtime: Runtime, source: Arc<Source>, sender: Sender) {
     }
 }
 
+async fn watch_scores(runtime: Runtime, sender: Sender) {
+    let (api, clock) = (Api::<TargetScore>::all(runtime.client.clone()), runtime.clock);
+    let mut events = Box::pin(watch(api, Config::default(), "local", &runtime.metrics));
+    while let Some(event) = events.next().await {
+        let seen = |score| observe::score(score, clock.now());
+        let event = match event {
+            Seen::Replaced(all) => Event::ScoresReplaced(all.into_iter().map(seen).collect()),
+            Seen::Applied(score) => Event::ScoreApplied(seen(score)),
+            Seen::Deleted(score) => Event::ScoreDeleted(score.metadata.name.unwrap_or_default().into()),
+            Seen::Failed(_) => continue,
+        };
+        send(&sender, Message::Seen(Box::new(event)));
+    }
+}
+
+/// PodGroups of both kinds, where they are served.
+fn spawn_groups(runtime: &Runtime, sender: &Sender, token: &CancellationToken) {
+    let kind = GroupKind::Coscheduling;
+    let groups = watch_groups(runtime.clone(), sender.clone(), kind, observe::coscheduling_group);
+    tokio::spawn(token.clone().run_until_cancelled_owned(groups));
+    let groups = watch_groups(runtime.clone(), sender.clone(), GroupKind::Workload, observe::workload_group);
+    tokio::spawn(token.clone().run_until_cancelled_owned(groups));
+}
+
+async fn watch_groups<K>(runtime: Runtime, sender: Sender, kind: GroupKind, seen: fn(&K) -> GroupSeen)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    while !is_served::<K>(&runtime.client).await {
+        tokio::time::sleep(SERVED_YET).await;
+    }
+    let api = Api::<K>::all(runtime.client.clone());
+    let mut events = Box::pin(watch(api, Config::default(), "local", &runtime.metrics));
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Seen::Replaced(all) => Event::GroupsReplaced(kind, all.iter().map(seen).collect()),
+            Seen::Applied(group) => Event::GroupApplied(kind, seen(&group)),
+            Seen::Deleted(group) => Event::GroupDeleted(kind, seen(&group).name),
+            Seen::Failed(_) => continue,
+        };
+        send(&sender, Message::Seen(Box::new(event)));
+    }
+}
+
+/// Whether this cluster has a kind that not every cluster has.
+async fn is_served<K: Resource<DynamicType = ()>>(client: &kube::Client) -> bool {
+    let served = client.list_api_group_resources(&K::api_version(&())).await;
+    served.is_ok_and(|list| list.resources.iter().any(|resource| resource.name == K::plural(&())))
+}
+
 async fn follow_registry(mut targets: Targets, sender: Sender) {
     targets.synced().await;
     loop {
@@ -215,8 +275,7 @@ struct Shell {
 
 impl Shell {
     /// Feeds the machine and starts what it says, for ever.
-    async fn work(mut self, mut inbox: mpsc::UnboundedReceiver<Message>) {
-        let mut machine = Machine::default();
+    async fn work(mut self, mut machine: Machine, mut inbox: mpsc::UnboundedReceiver<Message>) {
         let start = Instant::now();
         let mut batch = Vec::with_capacity(BATCH);
         loop {
@@ -242,7 +301,7 @@ impl Shell {
             for action in machine.settle(now) {
                 self.run(action, start);
             }
-            self.metrics.show(&machine);
+            self.metrics.show(&machine, now);
         }
     }
 

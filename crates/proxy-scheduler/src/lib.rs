@@ -2,7 +2,7 @@
 //!
 //! Watches: proxy pods (field selector `spec.schedulerName=admiralty-proxy`), the PersistentVolumeClaims that say where
 //! they may go, virtual nodes, namespaces, Targets and
-//! ClusterTargets with their Secrets; in each usable target the PodChaperons of this source and the
+//! ClusterTargets with their Secrets, TargetScores, PodGroups; in each usable target the PodChaperons of this source and the
 //! ClusterSummary.
 //!
 //! Writes: in the source bindings, `PodScheduled=False` and grants of proxy pods without a node, events; in targets
@@ -36,6 +36,8 @@
 //! | multicluster.admiralty.io | targets, clustertargets | get, list, watch | the registry of targets |
 //! | multicluster.admiralty.io | podchaperons | get, list, watch, create, patch, delete | targets with `self: true` |
 //! | multicluster.admiralty.io | clustersummaries | get, list, watch | targets with `self: true` |
+//! | scheduling.x-k8s.io, scheduling.k8s.io | podgroups | list, watch | how many pods of a group must fit at once |
+//! | multicluster-scheduler.io | targetscores | list, watch | what others think of targets |
 //! | coordination.k8s.io | leases (own namespace) | get, list, watch, create, update, patch | leader election |
 //!
 //! In a target, for the identity of the source, in the namespaces that it serves:

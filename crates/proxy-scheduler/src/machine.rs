@@ -15,6 +15,7 @@ mod intake;
 mod model;
 mod outcome;
 mod pod;
+mod score;
 mod share;
 mod target;
 #[cfg(test)]
@@ -23,11 +24,12 @@ mod tests;
 use crate::rank::Ranker;
 pub use model::{
     Action, ChaperonRef, ChaperonSeen, ClaimHome, ClaimSeen, Election, Event, Failure, Grant, GrantKind,
-    Group, Hold, Id, Lease, Live, Name, Outcome, Place, PodRef, PodSeen, Preference, Promise, Refusal, Scope,
-    Seed, Stage, Summary, TargetSeen, Width, Wish,
+    Group, GroupKind, GroupSeen, Hold, Id, Lease, Live, Name, Outcome, Place, PodRef, PodSeen, Preference,
+    Promise, Refusal, Scope, ScoreSeen, Seed, Stage, Summary, TargetSeen, Width, Wish,
 };
 pub use pod::Waits;
 use pod::{DOUBT, PodState};
+pub use score::Standing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +51,8 @@ enum Timer {
     Listen(Id),
     /// The time of a group has come.
     Gang(Id),
+    /// A score is too old from now on.
+    Score,
 }
 
 /// All proxy pods, all targets, and what is under way between them.
@@ -67,6 +71,7 @@ pub struct Machine {
     picky: usize,
     targets: BTreeMap<Id, Target>,
     shares: share::Shares,
+    scores: score::Scores,
     gangs: gang::Gangs,
     claims: claims::Claims,
     /// PodChaperons of pods that have not been seen, by pod and target.
@@ -121,6 +126,12 @@ impl Machine {
             Event::ClaimsReplaced(claims) => self.claims_replaced(claims),
             Event::ClaimApplied(claim) => self.claim_applied(claim),
             Event::ClaimDeleted(name) => self.claim_deleted(&name),
+            Event::ScoresReplaced(scores) => self.scores_replaced(scores, now),
+            Event::ScoreApplied(score) => self.score_applied(score, now),
+            Event::ScoreDeleted(object) => self.score_deleted(&object),
+            Event::GroupsReplaced(kind, groups) => self.groups_replaced(kind, groups, now),
+            Event::GroupApplied(kind, group) => self.group_applied(kind, group, now),
+            Event::GroupDeleted(kind, name) => self.group_deleted(kind, &name, now),
             Event::Targets(targets) => self.targets_replaced(targets),
             Event::ChaperonsReplaced { target, chaperons } => {
                 self.chaperons_replaced(&target, chaperons, now);
@@ -191,7 +202,9 @@ impl Machine {
                 Timer::Open => self.touch_all(),
                 Timer::Pod(uid) => self.touch(&uid),
                 Timer::Reopen => self.reopened = true,
-                Timer::Gang(name) => self.touch_gang(&name),
+                Timer::Gang(name) => self.gang_time(&name, now),
+                // Whoever ranks next sees it; metrics are shown anew.
+                Timer::Score => (),
                 Timer::Listen(id) => self.listen(&id, (now, now.saturating_sub(at))),
             }
         }
@@ -237,7 +250,8 @@ impl Machine {
         }
     }
 
-    /// Whether decisions may begin: pods, nodes, namespaces and targets are known, and what targets hold, or time is up.
+    /// Whether decisions may begin: pods, nodes, namespaces and targets are known, and what targets hold and what is
+    /// published about them, or time is up.
     fn is_open(&mut self, now: Duration) -> bool {
         let listed = self.nodes_listed && self.namespaces_listed && self.pods_listed && self.targets_listed;
         if !listed {
@@ -248,7 +262,7 @@ impl Machine {
             return true;
         }
         let read = |target: &Target| target.seen.unusable.is_some() || target.synced;
-        if self.targets.values().all(read) {
+        if self.scores.listed && self.targets.values().all(read) {
             self.opens_at = Some(now);
             return true;
         }

@@ -1,7 +1,7 @@
 //! Metrics of this service.
 
 use crate::error::Error;
-use crate::machine::{Machine, Waits};
+use crate::machine::{Machine, Standing, Waits};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGaugeVec, Opts};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ pub struct Metrics {
     attempts: IntCounterVec,
     duration: Histogram,
     pending: IntGaugeVec,
+    scores: IntGaugeVec,
 }
 
 impl Metrics {
@@ -43,7 +44,15 @@ impl Metrics {
             Opts::new("multicluster_proxy_scheduler_pending_pods", "Proxy pods without a node by reason."),
             &["reason"],
         )?;
+        let scores = IntGaugeVec::new(
+            Opts::new(
+                "multicluster_proxy_scheduler_target_scores",
+                "Published TargetScores by whether they count.",
+            ),
+            &["standing"],
+        )?;
         Ok(Self {
+            scores: runtime::metrics::register(registry, &scores)?,
             attempts: runtime::metrics::register(registry, &attempts)?,
             duration: runtime::metrics::register(registry, &duration)?,
             pending: runtime::metrics::register(registry, &pending)?,
@@ -63,7 +72,17 @@ impl Metrics {
         self.attempts.with_label_values(&["error"]).inc();
     }
 
-    pub(crate) fn show(&self, machine: &Machine) {
+    pub(crate) fn show(&self, machine: &Machine, now: Duration) {
+        let standings = machine.score_standings(now);
+        for (standing, label) in [
+            (Standing::Counts, "counts"),
+            (Standing::Replaced, "replaced"),
+            (Standing::Expired, "expired"),
+            (Standing::NoTarget, "no-target"),
+        ] {
+            let count = standings.get(&standing).copied().unwrap_or_default();
+            self.scores.with_label_values(&[label]).set(count);
+        }
         for (reason, label) in [
             (Waits::Gated, "gated"),
             (Waits::Held, "held"),

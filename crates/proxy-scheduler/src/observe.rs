@@ -1,16 +1,19 @@
 //! Raw objects, reduced to what the machine looks at.
 
 use crate::machine::{
-    ChaperonSeen, ClaimHome, ClaimSeen, Election, Grant, GrantKind, Group, Hold, Id, Lease, Name, Place,
-    PodSeen, Preference, Promise, Refusal, Seed, Stage, Summary, TargetSeen, Width, Wish,
+    ChaperonSeen, ClaimHome, ClaimSeen, Election, Grant, GrantKind, Group, GroupKind, GroupSeen, Hold, Id,
+    Lease, Name, Place, PodSeen, Preference, Promise, Refusal, ScoreSeen, Seed, Stage, Summary, TargetSeen,
+    Width, Wish,
 };
 use api::claims::{self, Whereabouts};
 use api::conditions::{Kind, is_true};
 use api::delegate::{Destination, Origin, chaperon};
-use api::preference::{parse_deadline, parse_order, parse_weights};
+use api::preference::{parse_deadline, parse_order, parse_score_weights, parse_weights};
+use api::raw::{coscheduling, workload};
 use api::v1alpha1::LabelRewriting;
-use api::{ClusterSummary, Node, Pod, PodChaperon, keys, names, raw};
+use api::{ClusterSummary, Node, Pod, PodChaperon, TargetScore, keys, names, raw};
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
+use k8s_openapi::jiff::Timestamp;
 use runtime::{Connection, Target};
 use scheduling::{Labels, NodeInfo, PodInfo, Quantity, ResourceList};
 use serde_json::{Value, json};
@@ -87,19 +90,27 @@ pub fn pod(mut pod: Pod, source: &Source) -> PodSeen {
     }
 }
 
-/// The group that a pod says it belongs to; an error for one that does not say how many must fit.
+/// The group that a pod says it belongs to; an error for one of which nobody can say how many must fit.
 fn gang(pod: &Pod) -> Result<Option<Group>, String> {
     let named = pod.annotation(keys::GROUP).or_else(|| pod.label(keys::POD_GROUP));
-    let Some(name) = named.filter(|name| !name.is_empty()) else { return Ok(None) };
-    let least = pod.annotation(keys::GROUP_MIN_MEMBER).and_then(|text| text.parse().ok());
-    let Some(least) = least.filter(|least: &usize| *least > 0) else {
-        return Err(format!(
-            "group {name} needs annotation {} with a number of pods",
-            keys::GROUP_MIN_MEMBER
-        ));
+    let named = named.filter(|name| !name.is_empty()).map(|name| (name, GroupKind::Coscheduling));
+    let in_spec = pod.spec.pointer("/schedulingGroup/podGroupName").and_then(Value::as_str);
+    let in_spec = in_spec.map(|name| (name, GroupKind::Workload));
+    let Some((name, kind)) = named.or(in_spec) else { return Ok(None) };
+    let least = match pod.annotation(keys::GROUP_MIN_MEMBER) {
+        None => None,
+        Some(text) => match text.parse() {
+            Ok(least) if least > 0 => Some(least),
+            _ => {
+                return Err(format!(
+                    "annotation {} of group {name} is no number of pods",
+                    keys::GROUP_MIN_MEMBER
+                ));
+            }
+        },
     };
     let together = pod.annotation(keys::GROUP_PLACEMENT) != Some(keys::GROUP_ANY_TARGET);
-    Ok(Some(Group { name: format!("{}/{name}", pod.namespace()).into(), least, together }))
+    Ok(Some(Group { name: format!("{}/{name}", pod.namespace()).into(), least, kind, together }))
 }
 
 fn group(pod: &Pod) -> u64 {
@@ -148,6 +159,10 @@ fn wish(pod: Pod, source: &Source, info: Arc<PodInfo>, misread: Option<String>) 
             .annotation(keys::TARGET_WEIGHT)
             .and_then(|text| parse_weights(text).ok())
             .unwrap_or_default(),
+        scores: pod
+            .annotation(keys::SCORE_WEIGHT)
+            .and_then(|text| parse_score_weights(text).ok())
+            .unwrap_or_default(),
     };
     Wish {
         info,
@@ -168,9 +183,19 @@ fn info(pod: &Pod) -> Result<PodInfo, String> {
             "namespace": pod.namespace(), "name": pod.name(), "uid": pod.uid(), "labels": pod.metadata.labels,
             "deletionTimestamp": pod.metadata.deletion_timestamp,
         },
-        "spec": pod.spec,
+        "spec": between_clusters(pod.spec.clone()),
     });
     PodInfo::parse(&value).map_err(|error| error.to_string())
+}
+
+/// Of virtual nodes, one that is cordoned or cut off is no domain to spread over, unless the pod says that it is: a
+/// whole cluster may be away for long, and would keep all others from taking any more.
+fn between_clusters(mut spec: Value) -> Value {
+    let constraints = spec.get_mut("topologySpreadConstraints").and_then(Value::as_array_mut);
+    for constraint in constraints.into_iter().flatten().filter_map(Value::as_object_mut) {
+        constraint.entry("nodeTaintsPolicy").or_insert_with(|| json!("Honor"));
+    }
+    spec
 }
 
 /// What stands for a pod that cannot be read: it is held, and never ranked.
@@ -231,6 +256,34 @@ pub fn claim(claim: &PersistentVolumeClaim, source: &Source) -> ClaimSeen {
 #[must_use]
 pub fn namespace(namespace: Namespace) -> (String, Labels) {
     (namespace.metadata.name.unwrap_or_default(), namespace.metadata.labels.unwrap_or_default())
+}
+
+/// A PodGroup of `scheduling.x-k8s.io`.
+#[must_use]
+pub fn coscheduling_group(group: &coscheduling::PodGroup) -> GroupSeen {
+    GroupSeen { name: group.full_name().into(), least: Some(group.min_member()) }
+}
+
+/// A PodGroup of Kubernetes itself.
+#[must_use]
+pub fn workload_group(group: &workload::PodGroup) -> GroupSeen {
+    GroupSeen { name: group.full_name().into(), least: group.min_count() }
+}
+
+/// A published score, as it is at a time.
+#[must_use]
+pub fn score(score: TargetScore, now: Timestamp) -> ScoreSeen {
+    let (left, observed) = (score.left(now), score.observed_at());
+    let spec = score.spec;
+    ScoreSeen {
+        object: score.metadata.name.unwrap_or_default().into(),
+        namespace: spec.target_ref.namespace.unwrap_or_default(),
+        target: spec.target_ref.name.into(),
+        score: spec.score.into(),
+        value: u8::try_from(spec.value.clamp(0, 100)).unwrap_or_default(),
+        observed: observed.map_or(i64::MIN, Timestamp::as_millisecond),
+        left,
+    }
 }
 
 /// A virtual node; `None` for one that cannot be read.

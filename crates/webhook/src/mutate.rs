@@ -220,6 +220,7 @@ fn check_annotations(source: &Value) -> Result<(), String> {
     };
     checked(keys::TARGET_ORDER, &|value| preference::parse_order(value).map(drop))?;
     checked(keys::TARGET_WEIGHT, &|value| preference::parse_weights(value).map(drop))?;
+    checked(keys::SCORE_WEIGHT, &|value| preference::parse_score_weights(value).map(drop))?;
     checked(keys::START_DEADLINE, &|value| preference::parse_deadline(value).map(drop))?;
     checked(keys::GROUP_MIN_MEMBER, &|value| {
         let fits = value.parse().is_ok_and(|count: u32| (1..=10_000).contains(&count));

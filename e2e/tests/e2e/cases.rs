@@ -8,7 +8,7 @@ use crate::ordinary::{devices, preemption, storage};
 use crate::{
     admission, api, budget, bystanders, chart, claims, cli, daemons, declared, drains, ends, failover,
     follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts,
-    services, silence, sources, streams, targets, the_ground, the_recorder, twins, updates, workloads,
+    scores, services, silence, sources, streams, targets, the_ground, the_recorder, twins, updates, workloads,
 };
 
 /// What a test does.
@@ -106,13 +106,13 @@ fn contract() -> Vec<Case> {
 /// Where pods run, and what they cost.
 fn life() -> Vec<Case> {
     vec![
-        case!(ends::pods_of_a_node_that_vanished_are_made_again_elsewhere, needs_local),
+        case!(ends::case_137_pods_of_a_node_that_vanished_are_made_again_elsewhere, needs_local),
         case!(ends::status_and_annotations_flow_back),
         case!(ends::case_014_pods_deleted_right_after_their_creation_leave_nothing),
         case!(ends::case_047_a_pod_made_again_under_its_name_is_another_pod),
         case!(ends::a_chaperon_deleted_by_hand_ends_its_pod),
         case!(ends::pods_over_a_quota_wait_with_the_words_of_the_target),
-        case!(refusals::a_delegate_that_one_kubelet_refuses_runs_on_another_node, needs_local),
+        case!(refusals::w33_a_delegate_that_one_kubelet_refuses_runs_on_another_node, needs_local),
         case!(identity::a_target_that_leads_to_another_cluster_is_not_used, needs_local),
         case!(drains::a_drained_virtual_node_gives_its_pods_to_others, needs_local),
         case!(drains::pods_of_a_drained_node_of_a_target_run_on_its_other_nodes, needs_local),
@@ -122,14 +122,17 @@ fn life() -> Vec<Case> {
         case!(cli::each_reason_why_a_pod_waits_is_explained, needs_local),
         case!(cli::a_bundle_holds_no_secret),
         case!(grants::case_103_the_first_target_of_a_pod_is_filled_before_the_next),
+        case!(scores::w47_case_103_what_is_published_about_targets_decides_where_pods_go),
+        case!(scores::a_score_that_nobody_could_weigh_is_refused_with_its_reason),
         case!(grants::case_133_a_pod_that_fits_nowhere_waits_in_one_target_and_then_in_the_next, needs_local),
-        case!(grants::case_021_a_pod_preempts_in_one_cluster_only, needs_local),
+        case!(grants::w32_case_021_a_pod_preempts_in_one_cluster_only, needs_local),
         case!(grants::a_pod_without_reservation_is_placed_by_its_own_scheduler),
         case!(
             groups::groups_that_fit_alone_are_placed_whole_and_one_that_does_not_takes_nothing,
             needs_local
         ),
-        case!(placement::pods_that_keep_apart_run_in_different_clusters),
+        case!(groups::w47_a_group_is_placed_as_its_pod_group_says),
+        case!(placement::case_100_pods_that_keep_apart_run_in_different_clusters),
         case!(placement::node_selectors_and_taints_of_the_target_are_honoured, needs_local),
         case!(
             placement::w03_pods_with_one_host_port_run_one_on_a_node_and_the_next_when_one_goes,
@@ -207,7 +210,11 @@ fn alone() -> Vec<Case> {
     vec![
         case!(placement::pods_spread_over_both_targets, alone),
         case!(restarts::a_component_killed_amid_a_burst_loses_and_doubles_nothing, needs_local, alone),
-        case!(restarts::a_frozen_leader_is_replaced_and_does_no_harm_when_it_wakes, needs_local, alone),
+        case!(
+            restarts::case_095_a_frozen_leader_is_replaced_and_does_no_harm_when_it_wakes,
+            needs_local,
+            alone
+        ),
         case!(twins::w07_two_sources_of_one_name_leave_each_others_delegates_alone, needs_local),
         case!(budget::a_pod_costs_at_most_twelve_writes, alone),
         case!(admission::w44_case_007_an_outage_of_the_webhook_stops_elected_pods_only, alone),

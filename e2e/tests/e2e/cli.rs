@@ -21,7 +21,7 @@ use crate::scene::{GROUP_VERSION, LONG, Scene, create, key, pinned, pinned_by};
 use crate::third::third;
 
 /// A person with administrators' contexts.
-struct Person {
+pub(crate) struct Person {
     program: PathBuf,
     kubeconfig: PathBuf,
     namespace: String,
@@ -29,7 +29,7 @@ struct Person {
 
 impl Person {
     /// Writes a kubeconfig with a context for each cluster, named after it; the first is the current one.
-    fn new(name: &str, clusters: &[&Cluster]) -> Result<Self> {
+    pub(crate) fn new(name: &str, clusters: &[&Cluster]) -> Result<Self> {
         let mut all = json!({
             "apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": [],
             "current-context": clusters.first().context("no cluster")?.name,
@@ -57,7 +57,7 @@ impl Person {
     }
 
     /// Runs a command and returns what it printed.
-    async fn run(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.program);
         command
             .arg("--kubeconfig")
@@ -76,14 +76,14 @@ impl Person {
     }
 
     /// Runs a command and parses its JSON.
-    async fn json(&self, arguments: &[&str]) -> Result<Value> {
+    pub(crate) async fn json(&self, arguments: &[&str]) -> Result<Value> {
         let text = self.run(&[arguments, &["-o", "json"]].concat()).await?;
         serde_json::from_str(&text).with_context(|| format!("no JSON: {text}"))
     }
 }
 
 /// The row of a target in the JSON of `status`.
-fn row<'a>(status: &'a Value, target: &str) -> Result<&'a Value> {
+pub(crate) fn row<'a>(status: &'a Value, target: &str) -> Result<&'a Value> {
     let rows = status["targets"].as_array().context("no targets")?;
     rows.iter().find(|row| row["name"] == target).with_context(|| format!("no row of {target}: {status}"))
 }

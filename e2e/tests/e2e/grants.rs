@@ -18,7 +18,7 @@ fn large(pool: &Pool<'_>, name: &str) -> Result<Value> {
     with(pool.pod(name)?, "/spec/containers/0/resources", json!({"requests": {"cpu": "1200m"}}))
 }
 
-fn annotated(mut pod: Value, annotations: &[(&str, &str)]) -> Value {
+pub(crate) fn annotated(mut pod: Value, annotations: &[(&str, &str)]) -> Value {
     for (name, value) in annotations {
         pod["metadata"]["annotations"][key(name).as_str()] = json!(value);
     }
@@ -26,7 +26,7 @@ fn annotated(mut pod: Value, annotations: &[(&str, &str)]) -> Value {
 }
 
 /// How many delegates run in each target.
-fn places(scene: &Scene<'_>) -> BTreeMap<String, usize> {
+pub(crate) fn places(scene: &Scene<'_>) -> BTreeMap<String, usize> {
     let mut places = BTreeMap::new();
     for life in scene.recorder.delegates().into_iter().filter(crate::recorder::Life::runs) {
         *places.entry(life.cluster).or_default() += 1;
@@ -106,7 +106,7 @@ pub(crate) async fn case_133_a_pod_that_fits_nowhere_waits_in_one_target_and_the
     pool.end().await
 }
 
-pub(crate) async fn case_021_a_pod_preempts_in_one_cluster_only(ground: &Ground) -> Result<()> {
+pub(crate) async fn w32_case_021_a_pod_preempts_in_one_cluster_only(ground: &Ground) -> Result<()> {
     let scene = Scene::open(ground, "preempts").await?;
     let (one, two) = (Pool::make(&scene, "target-1").await?, Pool::make(&scene, "target-2").await?);
     let class = ("scheduling.k8s.io/v1", "PriorityClass");

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
+use e2e::cluster::Cluster;
 use e2e::ground::Ground;
+use e2e::wait::until;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::guest::with;
+use crate::guest::{fake_pod, with};
 use crate::placement::{Pool, unschedulable};
-use crate::scene::{Scene, key};
+use crate::scene::{LONG, Scene, create, key, merge};
 
 /// A member of a group that takes more than half of a node of the pool: two fit into each target.
 fn member(pool: &Pool<'_>, name: &str, group: (&str, &str, &str)) -> Result<Value> {
@@ -61,4 +63,48 @@ pub(crate) async fn groups_that_fit_alone_are_placed_whole_and_one_that_does_not
     scene.close().await?;
     one.end().await?;
     two.end().await
+}
+
+/// The kind of the coscheduling plugin, as far as anybody here reads it. It stays: other tests have no PodGroups.
+async fn pod_group_kind(source: &Cluster) -> Result<()> {
+    let names = json!({"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"});
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"minMember": {"type": "integer"}}}}});
+    let version =
+        json!({"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let spec =
+        json!({"group": "scheduling.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]});
+    let annotations = json!({"api-approved.kubernetes.io": "unapproved, for tests"});
+    let metadata = json!({"name": "podgroups.scheduling.x-k8s.io", "annotations": annotations});
+    let definition = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    create(source, None, definition, json!({"metadata": metadata, "spec": spec})).await.map(drop)
+}
+
+pub(crate) async fn w47_a_group_is_placed_as_its_pod_group_says(ground: &Ground) -> Result<()> {
+    let scene = Scene::open(ground, "pod-groups").await?;
+    pod_group_kind(scene.source).await?;
+    for name in ["a", "b", "c"] {
+        let mut pod = fake_pod(name);
+        pod["metadata"]["labels"] = json!({"scheduling.x-k8s.io/pod-group": "three"});
+        scene.pod(pod).await?;
+    }
+    for name in ["a", "b", "c"] {
+        unschedulable(&scene, name, &["group three waits for its PodGroup"]).await?;
+    }
+    let group = json!({"metadata": {"name": "three"}, "spec": {"minMember": 4}});
+    until(LONG, "the new kind is served", async || {
+        let made = scene.create("scheduling.x-k8s.io/v1alpha1", "PodGroup", group.clone()).await;
+        Ok(made.is_ok().then_some(()))
+    })
+    .await?;
+    for name in ["a", "b", "c"] {
+        unschedulable(&scene, name, &["group three has 3 of the 4 pods that it needs"]).await?;
+    }
+    let less = json!({"spec": {"minMember": 3}});
+    let kind = ("scheduling.x-k8s.io/v1alpha1", "PodGroup");
+    merge(scene.source, Some(&scene.namespace), kind, "three", less).await?;
+    let pods = scene.ready(3).await?;
+    let nodes = nodes(&pods, "");
+    ensure!(nodes.len() == 1, "they are on {nodes:?}");
+    scene.close().await
 }

@@ -34,6 +34,7 @@ mod recorder;
 mod refusals;
 mod restarts;
 mod scene;
+mod scores;
 mod services;
 mod silence;
 mod sources;

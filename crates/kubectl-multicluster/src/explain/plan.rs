@@ -14,6 +14,8 @@ pub(super) struct Place {
     pub(super) target: String,
     /// Its virtual node.
     pub(super) node: String,
+    /// What is published about it, in words.
+    pub(super) scores: String,
 }
 
 /// What the elected target has of the pod.
@@ -89,12 +91,11 @@ pub(super) struct Explanation {
 pub(super) fn plan(seen: &Observed) -> Explanation {
     let text = |pointer: &str| seen.pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let name = format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"));
-    let with = |state, headline: String, details, targets| Explanation {
-        pod: name.clone(),
-        state,
-        headline: format!("Pod {name} {headline}"),
-        details,
-        targets,
+    let with = |state, headline: String, mut details: Vec<String>, targets: Vec<Row>| {
+        if !targets.is_empty() {
+            details.extend(scores(seen));
+        }
+        Explanation { pod: name.clone(), state, headline: format!("Pod {name} {headline}"), details, targets }
     };
     if spec_text(&seen.pod, "schedulerName") != keys::PROXY_SCHEDULER {
         let (reason, cure) = not_elected(seen);
@@ -124,6 +125,22 @@ pub(super) fn plan(seen: &Observed) -> Explanation {
     }
     let (headline, details) = waiting(seen);
     with(State::Waiting, headline, details, rows(seen))
+}
+
+/// What others think of the targets that come into question, and how much the pod cares.
+fn scores(seen: &Observed) -> Vec<String> {
+    let scored: Vec<String> = seen
+        .places
+        .iter()
+        .filter(|place| !place.scores.is_empty())
+        .map(|place| format!("{} has {}", place.target, place.scores))
+        .collect();
+    if scored.is_empty() {
+        return Vec::new();
+    }
+    let own = annotation(&seen.pod, keys::SCORE_WEIGHT);
+    let own = own.map(|weights| format!(" (the pod weighs them {weights})")).unwrap_or_default();
+    vec![format!("scores of targets now{own}: {}", scored.join("; "))]
 }
 
 fn place(seen: &Observed) -> Option<&Place> {

@@ -21,6 +21,16 @@ pub(super) struct Choice {
     pub(super) id: Id,
 }
 
+/// A hundredth of a target's room weighs as much as one point of a preference.
+const POINT: i64 = 10_000;
+
+impl Choice {
+    /// Adds points of a preference.
+    pub(super) fn prefer(&mut self, points: i64) {
+        self.score.0 += points * POINT;
+    }
+}
+
 impl Machine {
     /// Whether a pod may be bound to a target now: what is known of it holds, and the constraints allow it.
     pub(super) fn is_electable(&self, uid: &Id, id: &Id) -> bool {
@@ -107,11 +117,11 @@ impl Machine {
             let place = preference.order.iter().position(|name| **name == *target.seen.name);
             let order = (place.unwrap_or(preference.order.len()), target.seen.order);
             let (fits, share) = target.room(wish.info.spec.request_list());
-            // A hundredth of a target's room weighs as much as one point of a preference.
-            let score = Reverse(score * 10_000 + share);
+            let score = Reverse(score * POINT + share);
             choices.push(Choice { silent: target.is_shunned(now), order, full: !fits, used: 0, score, id });
         }
         self.weigh(pod, &wish.preference, &mut choices);
+        self.score_in(&wish.preference.scores, &mut choices, now);
         choices.sort();
         choices
     }

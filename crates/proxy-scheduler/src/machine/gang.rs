@@ -5,16 +5,19 @@
 //! everything back and rests, longer each time and each group for its own time, so that groups of other sources get
 //! their chance as well.
 
-use super::model::{Id, Place};
+use super::model::{Group, GroupKind, GroupSeen, Id, Place};
 use super::pod::{Answer, AskCall, PodState, Waits};
 use super::{Machine, Timer};
+use api::keys;
 use runtime::queue::jitter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a group holds what it has been promised while it waits for the rest; much shorter than a promise.
+/// How long a group holds what it has been promised while no further pod of it is promised a place.
 const TURN: Duration = Duration::from_secs(10);
+/// How long at most, however it gets on: others wait. Promises that run out in the meantime are renewed.
+const TURN_LAST: Duration = Duration::from_secs(120);
 /// The first rest of a group that does not fit; doubled each time.
 const REST_FIRST: Duration = Duration::from_secs(2);
 const REST_LAST: Duration = Duration::from_secs(60);
@@ -26,8 +29,8 @@ const TELL: Duration = Duration::from_secs(2);
 struct Gang {
     /// Pods that are neither gone nor being deleted.
     members: BTreeSet<Id>,
-    /// So many of them must fit at once.
-    least: usize,
+    /// So many of them must fit at once; `None` while nobody says.
+    least: Option<usize>,
     together: bool,
     /// Enough of it are placed, or are being placed: whoever is left follows as any pod does.
     goes: bool,
@@ -37,8 +40,12 @@ struct Gang {
     tried: BTreeSet<Id>,
     /// Members for whom nobody is left to ask in this turn.
     barren: BTreeSet<Id>,
-    /// Until when what it holds must be complete.
+    /// Until when what it holds must be complete, or at least have become more.
     until: Option<Duration>,
+    /// Since when it has had its turn.
+    began: Duration,
+    /// Most that it has been promised in its turn.
+    most: usize,
     rests: Option<Duration>,
     failures: u32,
 }
@@ -47,8 +54,24 @@ struct Gang {
 #[derive(Debug, Default)]
 pub(super) struct Gangs {
     all: BTreeMap<Id, Gang>,
+    /// PodGroups: how many must fit at once, `None` for pods that are placed one by one.
+    objects: BTreeMap<(GroupKind, Id), Option<usize>>,
     /// Whose turn it is.
     turn: Option<Id>,
+}
+
+impl Gangs {
+    /// How many of a pod's group must fit at once, if anybody says, and whether in one target.
+    fn terms(&self, group: &Group) -> (Option<usize>, bool) {
+        if group.least.is_some() {
+            return (group.least, group.together);
+        }
+        match self.objects.get(&(group.kind, Arc::clone(&group.name))) {
+            None => (None, group.together),
+            Some(Some(least)) => (Some(*least), group.together),
+            Some(None) => (Some(1), false),
+        }
+    }
 }
 
 impl Machine {
@@ -58,8 +81,9 @@ impl Machine {
         let Some(group) = pod.seen.gang.clone() else { return };
         // One that has finished was placed.
         let lives = !pod.gone && !pod.seen.terminating && (!pod.seen.finished || pod.wish().is_none());
+        let (least, together) = self.gangs.terms(&group);
         let gang = self.gangs.all.entry(Arc::clone(&group.name)).or_default();
-        (gang.least, gang.together) = (group.least, group.together);
+        (gang.least, gang.together) = (least, together);
         let changed = if lives { gang.members.insert(Arc::clone(uid)) } else { gang.members.remove(uid) };
         if !changed {
             return;
@@ -72,13 +96,64 @@ impl Machine {
         if goes {
             return;
         }
-        if count < group.least {
+        if least.is_none_or(|least| count < least) {
             self.end_turn(&group.name);
         }
-        if count == group.least || !lives {
+        if least == Some(count) || !lives {
             self.touch_gang(&group.name);
         }
         self.judge_gang(&group.name, now);
+    }
+
+    pub(super) fn groups_replaced(&mut self, kind: GroupKind, groups: Vec<GroupSeen>, now: Duration) {
+        let listed: BTreeSet<&Id> = groups.iter().map(|group| &group.name).collect();
+        let known = self.gangs.objects.keys().filter(|(of, name)| *of == kind && !listed.contains(name));
+        for (_, name) in known.cloned().collect::<Vec<_>>() {
+            self.group_deleted(kind, &name, now);
+        }
+        for group in groups {
+            self.group_applied(kind, group, now);
+        }
+    }
+
+    pub(super) fn group_applied(&mut self, kind: GroupKind, group: GroupSeen, now: Duration) {
+        let name = Arc::clone(&group.name);
+        if self.gangs.objects.insert((kind, group.name), group.least) != Some(group.least) {
+            self.regroup(&name, now);
+        }
+    }
+
+    pub(super) fn group_deleted(&mut self, kind: GroupKind, name: &Id, now: Duration) {
+        if self.gangs.objects.remove(&(kind, Arc::clone(name))).is_some() {
+            self.regroup(name, now);
+        }
+    }
+
+    /// A PodGroup says something else, which counts for pods that do not say it themselves.
+    fn regroup(&mut self, name: &Id, now: Duration) {
+        let Some(gang) = self.gangs.all.get(name) else { return };
+        let member = gang.members.iter().find_map(|uid| self.pods.get(uid)?.seen.gang.clone());
+        let Some(terms) = member.map(|group| self.gangs.terms(&group)) else { return };
+        let Some(gang) = self.gangs.all.get_mut(name) else { return };
+        (gang.least, gang.together) = terms;
+        if gang.goes {
+            return;
+        }
+        if gang.least.is_none_or(|least| gang.members.len() < least) {
+            self.end_turn(name);
+        }
+        self.touch_gang(name);
+        self.judge_gang(name, now);
+    }
+
+    /// The time of a group has come: its turn, or its rest, is over.
+    pub(super) fn gang_time(&mut self, name: &Id, now: Duration) {
+        let Some(gang) = self.gangs.all.get(name) else { return };
+        match gang.until.filter(|until| *until > now && self.gangs.turn.as_ref() == Some(name)) {
+            // It has got on since.
+            Some(until) => self.arm(until, Timer::Gang(Arc::clone(name))),
+            None => self.touch_gang(name),
+        }
     }
 
     /// All pods of a group are to be decided about.
@@ -90,8 +165,8 @@ impl Machine {
 
     /// The one target of a pod's group, if it is to be one and there is one already.
     pub(super) fn gang_target(&self, uid: &Id) -> Option<Id> {
-        let group = self.pods.get(uid)?.seen.gang.as_ref().filter(|group| group.together)?;
-        let gang = self.gangs.all.get(&group.name)?;
+        let group = self.pods.get(uid)?.seen.gang.as_ref()?;
+        let gang = self.gangs.all.get(&group.name).filter(|gang| gang.together)?;
         let bound = gang.members.iter().find_map(|member| match &self.pods.get(member)?.seen.place {
             Place::Bound { node, .. } => Some(Arc::clone(node)),
             Place::Unbound(_) => None,
@@ -109,16 +184,22 @@ impl Machine {
             return true;
         }
         let (count, rests) = (gang.members.len(), gang.rests.filter(|until| *until > now));
+        let (least, together) = (gang.least, gang.together);
         let short = group.name.rsplit('/').next().unwrap_or_default().to_owned();
-        if count < group.least {
-            let message = format!("group {short} has {count} of the {} pods that it needs.", group.least);
+        let Some(least) = least else {
+            let key = keys::GROUP_MIN_MEMBER;
+            let message = format!("group {short} waits for its PodGroup, or for annotation {key}.");
+            self.stand_back(uid, (message, TELL), now);
+            return false;
+        };
+        if count < least {
+            let message = format!("group {short} has {count} of the {least} pods that it needs.");
             self.stand_back(uid, (message, TELL), now);
             return false;
         }
         if rests.is_some() {
             let reasons = self.explanation(uid, now);
-            let message =
-                format!("group {short} waits until {} of its pods fit at once: {reasons}", group.least);
+            let message = format!("group {short} waits until {least} of its pods fit at once: {reasons}");
             self.stand_back(uid, (message, Duration::ZERO), now);
             return false;
         }
@@ -127,7 +208,7 @@ impl Machine {
             self.stand_back(uid, (message, TELL), now);
             return false;
         }
-        if group.together && self.gang_target(uid).is_none() && !self.choose_for_gang(uid, &group.name, now) {
+        if together && self.gang_target(uid).is_none() && !self.choose_for_gang(uid, &group.name, now) {
             self.fail_gang(&group.name, now);
             return false;
         }
@@ -136,8 +217,11 @@ impl Machine {
             self.withdraw(uid, Some(&target), now);
         }
         self.renew(uid, now);
-        let asked =
-            self.widen_beside_grant(uid, now) || self.waits_for_crowd(uid, now) || self.is_in_queue(uid, now);
+        self.mind_promises(uid, now);
+        let asked = self.widen_beside_grant(uid, now)
+            || self.waits_for_crowd(uid, now)
+            || self.is_in_queue(uid, now)
+            || self.is_yet_to_be_answered(uid, now);
         self.count(uid, Some(Waits::Asking));
         if let Some(gang) = self.gangs.all.get_mut(&group.name) {
             if asked {
@@ -149,6 +233,22 @@ impl Machine {
         self.judge_gang(&group.name, now);
         // Whoever is let go now is decided about next.
         false
+    }
+
+    /// What a pod is promised is to be asked for anew before it has run out.
+    fn mind_promises(&mut self, uid: &Id, now: Duration) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let ends = pod.asks.values().filter_map(|ask| ask.margin_ends().filter(|end| *end >= now));
+        if let Some(end) = ends.min() {
+            self.arm(end + Duration::from_millis(1), Timer::Pod(Arc::clone(uid)));
+        }
+    }
+
+    /// Whether a target that answers others has not answered for the pod: of a large group the last one waits long.
+    fn is_yet_to_be_answered(&self, uid: &Id, now: Duration) -> bool {
+        let Some(pod) = self.pods.get(uid) else { return false };
+        let answers = |id: &Id| self.targets.get(id).is_some_and(|target| !target.is_shunned(now));
+        pod.asks.iter().any(|(id, ask)| ask.answer() == Answer::Waiting && answers(id))
     }
 
     fn is_in_queue(&self, uid: &Id, now: Duration) -> bool {
@@ -190,7 +290,7 @@ impl Machine {
         let Some(gang) = self.gangs.all.get_mut(name) else { return false };
         if begins || gang.until.is_none() {
             let until = now + TURN;
-            gang.until = Some(until);
+            (gang.until, gang.began, gang.most) = (Some(until), now, 0);
             gang.rests = None;
             gang.barren.clear();
             self.arm(until, Timer::Gang(Arc::clone(name)));
@@ -218,10 +318,9 @@ impl Machine {
         let asked = self.pods.get(uid).and_then(|pod| pod.wish()).map(|wish| Arc::clone(&wish.info));
         let Some(info) = asked else { return false };
         let usable = |id: &Id| self.targets.get(id).is_some_and(|target| target.fault(now).is_none());
+        let least = gang.least.unwrap_or(1);
         let roomy = |id: &Id| {
-            self.targets
-                .get(id)
-                .is_some_and(|target| target.has_room_for(info.spec.request_list(), gang.least))
+            self.targets.get(id).is_some_and(|target| target.has_room_for(info.spec.request_list(), least))
         };
         let choices = self.ranked_alone(uid, now).into_iter();
         let open = choices.filter(|choice| !gang.tried.contains(&choice.id) && usable(&choice.id));
@@ -241,8 +340,12 @@ impl Machine {
     /// Lets the group go once enough of it are promised a place, and gives up when that cannot be any more.
     fn judge_gang(&mut self, name: &Id, now: Duration) {
         let Some(gang) = self.gangs.all.get(name).filter(|gang| !gang.goes) else { return };
-        let placed = gang.members.iter().filter(|uid| self.is_promised(uid, now)).count();
-        if placed >= gang.least {
+        let Some(least) = gang.least else { return };
+        let answered = gang.members.iter().filter(|uid| self.is_answered(uid)).count();
+        // Judging promises takes longer than counting them.
+        let complete = answered >= least
+            && gang.members.iter().filter(|uid| self.is_promised(uid, now)).count() >= least;
+        if complete {
             if let Some(gang) = self.gangs.all.get_mut(name) {
                 gang.goes = true;
                 gang.failures = 0;
@@ -253,10 +356,23 @@ impl Machine {
         if self.gangs.turn.as_ref() != Some(name) {
             return;
         }
-        let hopeful = gang.members.iter().filter(|uid| !gang.barren.contains(*uid)).count();
-        if hopeful < gang.least || gang.until.is_some_and(|until| until <= now) {
+        let hopeful = gang.members.len().saturating_sub(gang.barren.len());
+        if answered > gang.most
+            && let Some(gang) = self.gangs.all.get_mut(name)
+        {
+            gang.most = answered;
+            gang.until = Some((now + TURN).min(gang.began + TURN_LAST));
+        }
+        let Some(gang) = self.gangs.all.get(name) else { return };
+        if hopeful < least || gang.until.is_some_and(|until| until <= now) {
             self.fail_gang(name, now);
         }
+    }
+
+    /// Whether a member is bound, or a target has answered that it has a place.
+    fn is_answered(&self, uid: &Id) -> bool {
+        let Some(pod) = self.pods.get(uid) else { return false };
+        pod.wish().is_none() || pod.asks.values().any(|ask| ask.answer() == Answer::Reserved)
     }
 
     /// Whether a member is bound, or a target has promised it a place and may be elected.

@@ -44,6 +44,27 @@ pub struct Preference {
     pub order: Vec<String>,
     /// Weights of targets by name, over those of the targets themselves.
     pub weights: BTreeMap<String, u32>,
+    /// How much scores of targets count, by name, over what is set for all pods.
+    pub scores: BTreeMap<String, u32>,
+}
+
+/// What somebody has published about a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScoreSeen {
+    /// Name of the TargetScore.
+    pub object: Id,
+    /// Namespace of the Target; empty for a ClusterTarget.
+    pub namespace: String,
+    /// Name of the Target or ClusterTarget.
+    pub target: Id,
+    /// In which respect.
+    pub score: Id,
+    /// 0 (worst) … 100 (best).
+    pub value: u8,
+    /// When it was found out, in milliseconds: of two about the same the later one counts.
+    pub observed: i64,
+    /// How much longer it counts from when it is handed over.
+    pub left: Duration,
 }
 
 /// The group with which a pod is placed, or not at all.
@@ -51,10 +72,30 @@ pub struct Preference {
 pub struct Group {
     /// Namespace and name.
     pub name: Id,
-    /// So many of its pods must fit at once.
-    pub least: usize,
+    /// So many of its pods must fit at once; `None` where its PodGroup says it.
+    pub least: Option<usize>,
+    /// Of which kind that PodGroup is.
+    pub kind: GroupKind,
     /// All of them in one target.
     pub together: bool,
+}
+
+/// Who defines PodGroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GroupKind {
+    /// `scheduling.x-k8s.io`.
+    Coscheduling,
+    /// Kubernetes itself, `scheduling.k8s.io`.
+    Workload,
+}
+
+/// A PodGroup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupSeen {
+    /// Namespace and name.
+    pub name: Id,
+    /// So many of its pods must fit at once; `None`: they are placed one by one.
+    pub least: Option<usize>,
 }
 
 /// The record of an election, as it stands on the proxy pod.
@@ -358,6 +399,15 @@ pub enum Event {
     ClaimsReplaced(Vec<ClaimSeen>),
     ClaimApplied(ClaimSeen),
     ClaimDeleted(Name),
+    /// All scores that are published.
+    ScoresReplaced(Vec<ScoreSeen>),
+    ScoreApplied(ScoreSeen),
+    /// By name of the object.
+    ScoreDeleted(Id),
+    /// All PodGroups of one kind.
+    GroupsReplaced(GroupKind, Vec<GroupSeen>),
+    GroupApplied(GroupKind, GroupSeen),
+    GroupDeleted(GroupKind, Id),
     /// All targets as they are now.
     Targets(Vec<TargetSeen>),
     ChaperonsReplaced {

@@ -180,10 +180,13 @@ impl Ask {
 
     /// Whether enough of the promise is left to bind on it, by our own clock.
     pub(crate) fn has_margin(&self, now: Duration) -> bool {
-        let promise = self.chaperon.as_ref().and_then(|chaperon| chaperon.promise);
-        let (Some(sent), Some(promise)) = (self.sent, promise) else { return false };
-        let margin = MARGIN.min(promise.lasts / 2);
-        now + margin <= sent + promise.lasts
+        self.margin_ends().is_some_and(|end| now <= end)
+    }
+
+    /// After when the promise is too short to bind on it; `None` where nobody knows, or there is none.
+    pub(crate) fn margin_ends(&self) -> Option<Duration> {
+        let promise = self.chaperon.as_ref()?.promise?;
+        Some(self.sent? + promise.lasts - MARGIN.min(promise.lasts / 2))
     }
 
     /// A call failed that is worth another try; says when.

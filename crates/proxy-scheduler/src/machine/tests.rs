@@ -10,6 +10,7 @@ mod grants;
 mod places;
 mod preference;
 mod refusals;
+mod scores;
 mod silence;
 mod storm;
 mod world;

@@ -1,10 +1,14 @@
 //! What raw objects become.
 
-use super::{Source, pod, podchaperon, stage, target};
-use crate::machine::{ClaimHome, GrantKind, Hold, Place, PodSeen, Promise, Refusal, Stage, Width, Wish};
+use super::{Source, coscheduling_group, pod, podchaperon, stage, target, workload_group};
+use crate::machine::{
+    ClaimHome, GrantKind, GroupKind, Hold, Place, PodSeen, Promise, Refusal, Stage, Width, Wish,
+};
+use crate::rank::Ranker;
 use api::{Pod, PodChaperon, keys};
 use runtime::{Connection, Target, TargetKey};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,17 +23,77 @@ fn a_group_is_read_from_annotations_or_from_the_label_of_others() {
     };
     let four = json!({keys::GROUP: "g", keys::GROUP_MIN_MEMBER: "4"});
     let seen = of(json!({"annotations": four})).gang.unwrap();
-    assert_eq!((&*seen.name, seen.least, seen.together), ("ns/g", 4, true));
+    assert_eq!((&*seen.name, seen.least, seen.together), ("ns/g", Some(4), true));
     let spread = json!({keys::GROUP_MIN_MEMBER: "2", keys::GROUP_PLACEMENT: keys::GROUP_ANY_TARGET});
     let seen = of(json!({"labels": {keys::POD_GROUP: "h"}, "annotations": spread})).gang.unwrap();
-    assert_eq!((&*seen.name, seen.least, seen.together), ("ns/h", 2, false));
+    assert_eq!((&*seen.name, seen.least, seen.together), ("ns/h", Some(2), false));
     assert!(of(json!({})).gang.is_none());
-    let manifest = json!({keys::SOURCE_POD_MANIFEST: "spec: {containers: []}"});
+    let of_others = of(json!({"labels": {keys::POD_GROUP: "h"}})).gang.unwrap();
+    assert_eq!((of_others.least, of_others.kind), (None, GroupKind::Coscheduling));
+    let manifest =
+        json!({keys::SOURCE_POD_MANIFEST: "spec: {containers: []}", keys::GROUP_MIN_MEMBER: "few"});
     let Place::Unbound(wish) = of(json!({"labels": {keys::POD_GROUP: "h"}, "annotations": manifest})).place
     else {
         panic!("it has a node")
     };
     assert!(matches!(&wish.hold, Hold::Because(why) if why.contains(keys::GROUP_MIN_MEMBER)), "{wish:?}");
+}
+
+#[test]
+fn a_group_of_kubernetes_itself_is_read_from_the_spec() {
+    let object = json!({
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+        "spec": {"containers": [], "schedulingGroup": {"podGroupName": "g"}},
+    });
+    let source = Source { name: String::new(), uid: "s".to_owned() };
+    let gang = pod(serde_json::from_value(object).unwrap(), &source).gang.unwrap();
+    assert_eq!((&*gang.name, gang.least, gang.kind), ("ns/g", None, GroupKind::Workload));
+}
+
+#[test]
+fn case_101_a_cordoned_virtual_node_is_no_domain_to_spread_over() {
+    let constraint = |more: &Value| {
+        let mut constraint = json!({"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}}});
+        merge(&mut constraint, more);
+        json!({"containers": [], "topologySpreadConstraints": [constraint]})
+    };
+    let web = |name: &str, more: &Value| {
+        let object = json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "labels": {"app": "web"}},
+            "spec": constraint(more)});
+        pod(serde_json::from_value(object).unwrap(), &Source { name: String::new(), uid: "s".to_owned() })
+            .info
+    };
+    let mut ranker = Ranker::default();
+    for name in ["c1", "c2", "c3"] {
+        let taint = json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]);
+        let spec = if name == "c3" { json!({"unschedulable": true, "taints": taint}) } else { json!({}) };
+        let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": spec,
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        ranker.set(super::node(&serde_json::from_value(object).unwrap()).unwrap());
+    }
+    let mut there = BTreeMap::new();
+    for number in 0..6 {
+        let info = web(&format!("p{number}"), &json!({}));
+        let best = ranker.judge(&info).fit.first().map(|(node, _)| Arc::clone(node)).unwrap();
+        ranker.place(&info, &best);
+        *there.entry(best.to_string()).or_insert(0) += 1;
+    }
+    assert_eq!(there, BTreeMap::from([("c1".to_owned(), 3), ("c2".to_owned(), 3)]));
+    // Who says otherwise waits for it.
+    assert!(ranker.judge(&web("q", &json!({"nodeTaintsPolicy": "Ignore"}))).fit.is_empty());
+}
+
+#[test]
+fn a_pod_group_says_how_many_must_fit() {
+    let of = |spec: Value| json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": spec});
+    let group = serde_json::from_value(of(json!({"minMember": 3, "scheduleTimeoutSeconds": 5}))).unwrap();
+    let seen = coscheduling_group(&group);
+    assert_eq!((&*seen.name, seen.least), ("ns/g", Some(3)));
+    let group = serde_json::from_value(of(json!({"schedulingPolicy": {"gang": {"minCount": 4}}}))).unwrap();
+    assert_eq!(workload_group(&group).least, Some(4));
+    let group = serde_json::from_value(of(json!({"schedulingPolicy": {"basic": {}}}))).unwrap();
+    assert_eq!(workload_group(&group).least, None);
 }
 
 /// Puts `more` into `into`; null takes a field out.
@@ -271,7 +335,7 @@ fn a_target_without_client_says_why() {
             deleting: false,
             finalizers: Vec::new(),
             resource_version: String::new(),
-            annotations: std::collections::BTreeMap::new(),
+            annotations: BTreeMap::new(),
             connection: Connection::Pending,
         },
         &source,

@@ -4,7 +4,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 fn waiting(message: &str) -> Observed {
-    let place = |name: &str| Place { target: name.to_owned(), node: format!("admiralty-{name}") };
+    let place = |name: &str| Place {
+        target: name.to_owned(),
+        node: format!("admiralty-{name}"),
+        scores: String::new(),
+    };
     Observed {
         pod: json!({
             "metadata": {"namespace": "ns", "name": "p"},
@@ -151,4 +155,15 @@ fn a_terminating_pod_says_for_what_it_waits() {
     seen.pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let headline = "Pod ns/p is being deleted, and waits until its target confirms that it has stopped.";
     check(&seen, State::Terminating, headline, &[]);
+}
+
+#[test]
+fn what_is_published_about_targets_is_told_with_the_weights_of_the_pod() {
+    let mut seen = waiting("");
+    seen.places[0].scores = "cost 80".to_owned();
+    assert_eq!(plan(&seen).details, ["scores of targets now: a has cost 80"]);
+    seen.places[1].scores = "cost 20 (too old)".to_owned();
+    seen.pod["metadata"]["annotations"] = json!({keys::SCORE_WEIGHT: "cost=5"});
+    let want = "scores of targets now (the pod weighs them cost=5): a has cost 80; b has cost 20 (too old)";
+    assert_eq!(plan(&seen).details, [want]);
 }

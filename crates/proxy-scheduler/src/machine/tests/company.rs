@@ -102,6 +102,7 @@ fn selectors_of_namespaces_know_their_labels() {
 fn a_virtual_node_s_pods_are_known_after_a_restart() {
     let mut desk = Desk::bare();
     desk.see(Event::NamespacesReplaced(vec![]));
+    desk.see(Event::ScoresReplaced(vec![]));
     desk.see(Event::Targets(vec![super::desk::target("c1")]));
     desk.see(Event::NodesReplaced(vec![node(
         "c1",

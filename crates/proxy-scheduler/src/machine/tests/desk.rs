@@ -120,6 +120,7 @@ impl Desk {
     pub(super) fn new(targets: &[&str]) -> Self {
         let mut desk = Self::bare();
         desk.see(Event::NamespacesReplaced(vec![]));
+        desk.see(Event::ScoresReplaced(vec![]));
         desk.see(Event::Targets(targets.iter().map(|name| target(name)).collect()));
         desk.see(Event::NodesReplaced(targets.iter().map(|name| node(name, &Value::Null)).collect()));
         for (index, name) in targets.iter().enumerate() {

@@ -161,6 +161,7 @@ fn a_promise_of_an_earlier_process_is_renewed_before_it_is_elected() {
     };
     desk.see(Event::Targets(vec![super::desk::target("c1")]));
     desk.see(Event::NamespacesReplaced(vec![]));
+    desk.see(Event::ScoresReplaced(vec![]));
     desk.see(Event::NodesReplaced(vec![super::desk::node("c1", &Value::Null)]));
     desk.lists("c1", vec![reserved]).see(Event::PodsReplaced(vec![pod("a", &Value::Null)]));
     desk.check(&["renew a c1 #2"]);

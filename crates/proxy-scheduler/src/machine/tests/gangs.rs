@@ -1,12 +1,18 @@
 //! Groups of pods that are placed together or not at all.
 
 use super::desk::{Desk, id, pod, summary};
-use crate::machine::{Event, Group, PodSeen};
+use crate::machine::{Event, Group, GroupKind, GroupSeen, PodSeen};
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 fn member(name: &str, group: &str, least: usize, together: bool) -> PodSeen {
-    let gang = Some(Arc::new(Group { name: id(&format!("ns/{group}")), least, together }));
+    grouped(name, group, Some(least), together)
+}
+
+fn grouped(name: &str, group: &str, least: Option<usize>, together: bool) -> PodSeen {
+    let kind = GroupKind::Coscheduling;
+    let gang = Some(Arc::new(Group { name: id(&format!("ns/{group}")), least, kind, together }));
     PodSeen { gang, ..pod(name, &Value::Null) }
 }
 
@@ -135,4 +141,99 @@ fn a_place_in_a_target_that_the_group_gave_up_does_not_count() {
     desk.made("a", "c2").reserves("a", "c2").check(&[]);
     desk.made("b", "c2").reserves("b", "c2");
     check(&mut desk, &["bind a c2 @1", "bind b c2 @1"]);
+}
+
+fn object(group: &str, least: Option<usize>) -> Event {
+    let name = id(&format!("ns/{group}"));
+    Event::GroupApplied(GroupKind::Coscheduling, GroupSeen { name, least })
+}
+
+#[test]
+fn a_group_that_does_not_say_how_many_must_fit_waits_for_its_pod_group() {
+    let mut desk = Desk::new(&["c1"]);
+    desk.applied(grouped("a", "g", None, true)).applied(grouped("b", "g", None, true)).check(&[]);
+    let other = GroupSeen { name: id("ns/g"), least: Some(2) };
+    desk.see(Event::GroupApplied(GroupKind::Workload, other)).check(&[]);
+    desk.pass(3_000);
+    let said = desk.said();
+    assert!(said[0].contains("group g waits for its PodGroup"), "{said:?}");
+    desk.told("a").told("b").see(object("g", Some(2)));
+    check(&mut desk, &["create a c1", "create b c1"]);
+    desk.made("a", "c1").made("b", "c1").reserves("a", "c1").check(&[]);
+    desk.reserves("b", "c1");
+    check(&mut desk, &["bind a c1 @1", "bind b c1 @1"]);
+}
+
+#[test]
+fn a_pod_group_that_is_there_first_counts_and_may_ask_for_more_later() {
+    let mut desk = Desk::new(&["c1"]);
+    let name = id("ns/g");
+    let listed = vec![GroupSeen { name: id("ns/g"), least: Some(1) }];
+    desk.see(Event::GroupsReplaced(GroupKind::Coscheduling, listed));
+    desk.applied(grouped("a", "g", None, true)).check(&["create a c1"]);
+    desk.see(object("g", Some(2)));
+    check(&mut desk, &["forgo a c1"]);
+    desk.ends("a", crate::machine::Outcome::Forgone { target: id("c1") });
+    desk.applied(grouped("b", "g", None, true));
+    check(&mut desk, &["create a c1", "create b c1"]);
+    desk.see(Event::GroupDeleted(GroupKind::Coscheduling, name));
+    check(&mut desk, &["forgo a c1", "forgo b c1"]);
+}
+
+#[test]
+fn the_pods_of_a_group_without_a_least_number_are_placed_one_by_one() {
+    let mut desk = Desk::new(&["c1", "c2"]);
+    desk.see(object("g", None));
+    desk.applied(grouped("a", "g", None, true)).made("a", "c1").reserves("a", "c1");
+    check(&mut desk, &["bind a c1 @1", "create a c1"]);
+    desk.bound("a").said();
+    desk.see(Event::SummarySeen { target: id("c1"), summary: summary("0") }).said();
+    desk.applied(grouped("b", "g", None, true)).check(&["create b c2"]);
+}
+
+/// A group of so many pods in one target, which reserves for one of them every 400 ms, and at once for whom it has
+/// reserved already; what is said besides.
+fn slowly(count: usize) -> Vec<String> {
+    let mut desk = Desk::new(&["c1"]);
+    for number in 0..count {
+        desk.applied(member(&format!("p{number}"), "g", count, true));
+    }
+    let (mut waiting, mut rest) = (VecDeque::new(), Vec::new());
+    for _ in 0..count + 5 {
+        for line in desk.said() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[0] {
+                "create" => {
+                    desk.made(words[1], "c1");
+                    waiting.push_back(words[1].to_owned());
+                }
+                "renew" => {
+                    desk.renews(words[1], "c1").reserves(words[1], "c1");
+                    rest.push(line.clone());
+                }
+                _ => rest.push(line.clone()),
+            }
+        }
+        desk.pass(400);
+        if let Some(name) = waiting.pop_front() {
+            desk.reserves(&name, "c1");
+        }
+    }
+    rest
+}
+
+#[test]
+fn a_group_that_gets_on_keeps_its_turn_and_renews_what_runs_out() {
+    let said = slowly(100);
+    let count = |word: &str| said.iter().filter(|line| line.starts_with(word)).count();
+    assert_eq!((count("bind"), count("delete"), count("explain")), (100, 0, 0), "{said:?}");
+    assert!(count("renew") >= 50, "{said:?}");
+}
+
+#[test]
+fn a_group_that_gets_on_too_slowly_gives_up_its_turn_in_the_end() {
+    let said = slowly(320);
+    assert!(!said.iter().any(|line| line.starts_with("bind")), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("delete")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("group g waits until 320 of its pods fit at once")));
 }

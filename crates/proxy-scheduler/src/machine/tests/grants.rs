@@ -187,6 +187,7 @@ fn a_grant_of_an_earlier_process_is_pursued() {
         },
     };
     desk.see(Event::NamespacesReplaced(vec![]));
+    desk.see(Event::ScoresReplaced(vec![]));
     desk.see(Event::Targets(vec![target("c1"), target("c2")]));
     desk.see(Event::NodesReplaced(
         ["c1", "c2"].iter().map(|name| super::desk::node(name, &Value::Null)).collect(),

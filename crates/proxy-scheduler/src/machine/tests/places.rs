@@ -161,6 +161,7 @@ fn a_reason_that_stands_there_already_is_not_written_again() {
 fn case_012_at_the_start_a_target_that_is_not_read_delays_nobody_for_long() {
     let mut desk = Desk::bare();
     desk.see(Event::NamespacesReplaced(vec![]));
+    desk.see(Event::ScoresReplaced(vec![]));
     desk.see(Event::Targets(vec![target("c1"), target("c2")]));
     desk.see(Event::NodesReplaced(vec![node("c1", &Value::Null), node("c2", &Value::Null)]));
     desk.see(Event::PodsReplaced(vec![pod("a", &Value::Null)]));

@@ -16,7 +16,7 @@ fn weighted(name: &str, weight: u32) -> TargetSeen {
 fn preferring(pod: PodSeen, order: &[&str], weights: &[(&str, u32)]) -> PodSeen {
     let order = order.iter().map(|name| (*name).to_owned()).collect();
     let weights = weights.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect();
-    wishing(pod, |wish| wish.preference = Preference { order, weights })
+    wishing(pod, |wish| wish.preference = Preference { order, weights, ..Preference::default() })
 }
 
 /// Where so many pods are asked for, each answered before the next comes.

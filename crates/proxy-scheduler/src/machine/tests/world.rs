@@ -107,6 +107,7 @@ impl World {
         self.ends.clear();
         self.streams.clear();
         self.feed(Event::NamespacesReplaced(vec![]));
+        self.feed(Event::ScoresReplaced(vec![]));
         let deadline = Some(Duration::from_secs(20));
         let impatient = |name: &Id| TargetSeen { start_deadline: deadline, ..target(name) };
         self.feed(Event::Targets(self.targets.iter().map(impatient).collect()));

@@ -117,13 +117,21 @@ fn a_preference_that_nobody_could_follow_is_refused_with_its_cure() {
     for (key, value, because) in [
         (keys::TARGET_ORDER, "a,a", "target-order]: \"a\" stands there twice; name each target once"),
         (keys::TARGET_WEIGHT, "a", "target-weight]: \"a\" has no weight; write name=weight"),
+        (
+            keys::SCORE_WEIGHT,
+            "cost=101",
+            "score-weight]: \"101\" is no weight; write a whole number from 0 to 100",
+        ),
         (keys::START_DEADLINE, "5", "start-deadline]: \"5\" is no duration"),
     ] {
         refused(&pod(&annotated(key, value), &json!({})), because);
     }
-    for (key, value) in
-        [(keys::TARGET_ORDER, "a,b"), (keys::TARGET_WEIGHT, "a=1,b=0"), (keys::START_DEADLINE, "90s")]
-    {
+    for (key, value) in [
+        (keys::TARGET_ORDER, "a,b"),
+        (keys::TARGET_WEIGHT, "a=1,b=0"),
+        (keys::SCORE_WEIGHT, "cost=5"),
+        (keys::START_DEADLINE, "90s"),
+    ] {
         patch(&pod(&annotated(key, value), &json!({})));
     }
 }
