@@ -68,11 +68,13 @@ pub enum Kind {
     ClockSkew,
     /// A source answers lists of pods as if there were none.
     EmptyList,
+    /// Users replace pods by others of the same name while bindings are under way, which arrive late.
+    Replaced,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 31] = [
+    pub const ALL: [Kind; 32] = [
         Kind::Crash,
         Kind::LeaderOverlap,
         Kind::PausedLeader,
@@ -104,7 +106,10 @@ impl Kind {
         Kind::Quota,
         Kind::ClockSkew,
         Kind::EmptyList,
+        Kind::Replaced,
     ];
+    /// Those that any fault of a world may be; the others come besides, so that a seed goes on meaning what it meant.
+    const COMMON: usize = 31;
 }
 
 /// One fault. What it hits follows from `pick`, so that it hits the same when other faults are left out.
@@ -245,7 +250,8 @@ impl Plan {
         // Between scarce and plenty.
         let cpu = (asked * rng.u64(70..=300) / 100 / slots).max(500);
         let count = rng.usize(5..=8);
-        let faults = (0..count).map(|_| fault(&mut rng, pace)).collect();
+        let mut faults: Vec<Fault> = (0..count).map(|_| fault(&mut rng, pace)).collect();
+        faults.extend(replaced(seed, pace));
         let autoscale = costs(seed, &mut workloads);
         Self { seed, pace, sources, targets: 3, nodes, cpu, autoscale, workloads, faults }
     }
@@ -258,7 +264,7 @@ impl Plan {
 }
 
 fn fault(rng: &mut Rng, pace: Pace) -> Fault {
-    let kind = *rng.choice(&Kind::ALL).unwrap_or(&Kind::Crash);
+    let kind = *rng.choice(Kind::ALL.iter().take(Kind::COMMON)).unwrap_or(&Kind::Crash);
     let at = rng.u64(500..pace.healed * 7 / 10);
     let lasts = match rng.u64(..4) {
         0 => rng.u64(100..2_000),
@@ -266,6 +272,14 @@ fn fault(rng: &mut Rng, pace: Pace) -> Fault {
         _ => rng.u64(pace.fault / 3..pace.fault),
     };
     Fault { kind, at, lasts: lasts.min(pace.healed - at), pick: rng.u64(..) }
+}
+
+/// In every third world users replace pods whose bindings are under way, from numbers of its own.
+fn replaced(seed: u64, pace: Pace) -> Option<Fault> {
+    let mut rng = Rng::with_seed(seed ^ 0x1a7e);
+    let at = rng.u64(500..pace.created);
+    let fault = Fault { kind: Kind::Replaced, at, lasts: pace.created, pick: rng.u64(..) };
+    (rng.u64(..3) == 0).then_some(fault)
 }
 
 /// What workloads may do at the cost of others, from numbers of its own; says how many nodes each target may add.

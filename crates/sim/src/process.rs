@@ -129,7 +129,7 @@ async fn lead(service: Service, runtime: Runtime, stop: CancellationToken) -> an
     match service {
         Service::ProxyScheduler => {
             let targets = Targets::start(&runtime);
-            let args = proxy_scheduler::args::Args { cluster_name: String::new() };
+            let args = proxy_scheduler::args::Args::default();
             let metrics = proxy_scheduler::metrics::Metrics::new(&registry)?;
             let seat = proxy_scheduler::controller::Seat { runtime: &runtime, args: &args, metrics, targets };
             seat.lead(stop).await

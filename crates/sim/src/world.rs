@@ -160,6 +160,8 @@ pub struct World {
     said: BTreeMap<ClusterId, Bytes>,
     /// Sources answer lists of pods as if there were none.
     empty: bool,
+    /// Users replace pods whose bindings are under way.
+    replaces: bool,
     /// Targets that were taken away, by source: pods that were elected there may end.
     removed: Vec<(ClusterId, ClusterId)>,
     excess: Excess,
@@ -222,6 +224,7 @@ impl World {
             webhook: webhook::mac::Key::new(b"0123456789abcdef0123456789abcdef"),
             said: BTreeMap::new(),
             empty: false,
+            replaces: false,
             removed: Vec::new(),
             excess: Excess::default(),
             placed: BTreeMap::new(),

@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    fn counts(&mut self, kind: Kind) {
+    pub(super) fn counts(&mut self, kind: Kind) {
         *self.report.faults.entry(kind).or_default() += 1;
     }
 
@@ -88,6 +88,10 @@ impl World {
                 false
             }
             Kind::EmptyList => self.lies_about_pods(aim.source),
+            Kind::Replaced => {
+                self.replaces = true;
+                false
+            }
         };
         if took {
             self.counts(fault.kind);
@@ -112,6 +116,7 @@ impl World {
             Kind::TargetRemoved => self.add_target(aim.source, aim.target),
             Kind::EtcdRestored => self.restores(aim.target),
             Kind::EmptyList => self.tells_the_truth(aim.source),
+            Kind::Replaced => self.replaces = false,
             Kind::Crash
             | Kind::LeaderOverlap
             | Kind::PausedLeader
@@ -151,6 +156,7 @@ impl World {
         self.healed = true;
         self.tell(|| "all faults are over".to_owned());
         self.lose = 0;
+        self.replaces = false;
         if self.plan.faults.iter().any(|fault| fault.kind == Kind::EmptyList) {
             (0..self.plan.sources).for_each(|source| self.tells_the_truth(source));
         }

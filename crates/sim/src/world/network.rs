@@ -3,14 +3,16 @@
 use super::watches::SILENCE;
 use super::{Due, World};
 use crate::bugs::{self, Bug};
-use crate::cluster::Refusal;
 use crate::cluster::request::{Request, Verb};
+use crate::cluster::{Object, Refusal};
+use crate::plan::Kind;
 use crate::process::Service;
 use crate::recorder::Rule;
 use crate::wire::{ClusterId, Content, ProcessId, Reply, Sent};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
 use tokio::sync::oneshot;
 use tower::BoxError;
 
@@ -130,8 +132,24 @@ impl World {
             let content = guess.ok_or_else(|| BoxError::from("no connection"));
             return self.after(CONNECT, Due::Answer(Answer { process, cluster, reply, content }));
         }
-        let pause = self.latency(sent.process, sent.cluster);
+        let pause = self.latency(sent.process, sent.cluster) + self.replaced(&sent);
         self.after(pause, Due::Arrive(sent));
+    }
+
+    /// A user deletes a pod whose binding is under way, and its owner makes another of that name. Says how much
+    /// later the binding arrives.
+    fn replaced(&mut self, sent: &Sent) -> u64 {
+        let elects = sent.request.part == "binding" && self.is_source(sent.cluster);
+        if !self.replaces || !elects || self.rng.u64(..3) > 0 {
+            return 0;
+        }
+        let (namespace, name) = &sent.request.key;
+        let found = self.store(sent.cluster).get("pods", namespace, name).cloned();
+        let named = |pod: &Rc<Object>| pod.annotation("sim/identity").is_some() && !pod.is_terminating();
+        let Some(pod) = found.filter(named) else { return 0 };
+        self.user_deletes(sent.cluster, &pod, Some(0));
+        self.counts(Kind::Replaced);
+        self.rng.u64(2_000..5_000)
     }
 
     /// A request reaches its API server.
