@@ -111,7 +111,8 @@ fn describe(claim: &Value) -> String {
     if let Some(fields) = allocation.as_object_mut() {
         fields.remove("allocationTimestamp");
     }
-    for result in allocation["devices"]["results"].as_array_mut().into_iter().flatten() {
+    let results = allocation.pointer_mut("/devices/results").and_then(Value::as_array_mut);
+    for result in results.into_iter().flatten() {
         result.as_object_mut().map(|fields| fields.remove("shareID"));
     }
     let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
