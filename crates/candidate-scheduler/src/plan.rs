@@ -498,7 +498,7 @@ impl Model {
 
     /// The best node for a chaperon. A refusal holds for all equal pods until something changes.
     fn evaluate(&mut self, pod: &PodInfo) -> Result<Arc<str>, Arc<Diagnosis>> {
-        if let Some(diagnosis) = self.refuse_storage(pod) {
+        if let Some(diagnosis) = self.refuse_storage(pod).or_else(|| self.refuse_devices(pod)) {
             return Err(Arc::new(diagnosis));
         }
         let class = Arc::as_ptr(&pod.spec) as usize;
@@ -527,7 +527,7 @@ impl Model {
 
     /// The best node for one pod, one of `avoided` only if no other fits.
     fn choose(&mut self, pod: &PodInfo, avoided: &BTreeSet<Arc<str>>) -> Result<Arc<str>, Box<Diagnosis>> {
-        if let Some(diagnosis) = self.refuse_storage(pod) {
+        if let Some(diagnosis) = self.refuse_storage(pod).or_else(|| self.refuse_devices(pod)) {
             return Err(Box::new(diagnosis));
         }
         let framework = self.profiles.of(pod);
@@ -540,17 +540,20 @@ impl Model {
         Ok(ranked.find(|node| !avoided.contains(node)).unwrap_or(selection.node))
     }
 
-    /// Where storage is not watched, a pod that has some is placed nowhere, rather than wrongly; so is a delegate with
-    /// resource claims.
+    /// Where storage is not watched, a pod that has some is placed nowhere, rather than wrongly.
     fn refuse_storage(&self, pod: &PodInfo) -> Option<Diagnosis> {
-        let mut refusals = if self.settings.storage { Vec::new() } else { pod.spec.storage_refusals() };
-        if pod.spec.scheduler_name == keys::CANDIDATE_SCHEDULER {
-            refusals.extend(pod.spec.claim_refusal());
-        }
+        let refusals = if self.settings.storage { Vec::new() } else { pod.spec.storage_refusals() };
         if refusals.is_empty() {
             return None;
         }
         Some(self.refused_by("Supported", refusals.join(", ")))
+    }
+
+    /// Of promises and delegates, resource claims are not understood between clusters.
+    fn refuse_devices(&self, pod: &PodInfo) -> Option<Diagnosis> {
+        let foreign = pod.promise || pod.spec.scheduler_name == keys::CANDIDATE_SCHEDULER;
+        let refusal = pod.spec.claim_refusal().filter(|_| foreign);
+        refusal.map(|reason| self.refused_by("Supported", reason))
     }
 
     /// A refusal of the whole cluster by one plugin.

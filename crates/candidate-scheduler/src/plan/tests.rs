@@ -1,9 +1,9 @@
-mod claims;
 mod followings;
 mod late;
 mod preemption;
 mod profiles;
 mod quotas;
+mod resource_claims;
 mod storage;
 mod world;
 

@@ -183,3 +183,21 @@ fn nothing_is_decided_before_claims_were_seen() {
     bench.see(Seen::Claims(ClaimsSeen::Rule(Change::All(vec![]))));
     assert!(binds(&bench.wants(), "a"));
 }
+
+#[test]
+fn a_delegate_with_resource_claims_is_refused_in_words() {
+    let raw = claim("c");
+    let mut bench = bench(&[&raw]);
+    let pod = json!({
+        "metadata": {"name": "a", "namespace": "shop", "uid": "pod-a", "resourceVersion": "1"},
+        "spec": {"schedulerName": "admiralty-candidate", "containers": [{"name": "a"}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]},
+    });
+    bench.pod(PodSeen::read(&serde_json::from_value(pod).expect("a pod")));
+    let wanted = bench.wants();
+    let text = "0/1 nodes are available: resource claims are not supported yet (claim \"gpu\").";
+    assert!(
+        wanted.iter().any(|action| matches!(action, Action::RefusePod { message, .. } if message == text)),
+        "{wanted:?}"
+    );
+}
