@@ -352,7 +352,7 @@ impl Reduce for Namespace {
     type Key = Arc<str>;
 
     fn reduce(&self) -> (Arc<str>, Labels) {
-        (self.key(), self.metadata.labels.clone().unwrap_or_default())
+        (self.key(), self.metadata.labels.iter().flatten().collect())
     }
 
     fn key(&self) -> Arc<str> {

@@ -1,5 +1,6 @@
 //! What this service counts, besides what all services do.
 
+mod alpha;
 mod timing;
 mod upstream;
 
@@ -12,6 +13,7 @@ use runtime::metrics::register;
 use scheduling::{Lengths, Stopwatch};
 
 use crate::plan::{Admission, Attempt, Counts, Waiting};
+use alpha::Alpha;
 use timing::{Timing, Timings};
 use upstream::Upstream;
 
@@ -24,6 +26,7 @@ pub struct Metrics {
     expired: IntCounterVec,
     dry_runs: IntCounterVec,
     upstream: Upstream,
+    alpha: Alpha,
     timings: Timings,
 }
 
@@ -57,6 +60,7 @@ impl Metrics {
             expired: counter("reservations_ended_total", "Reservations taken back, by cause.", "cause")?,
             dry_runs: counter("dry_runs_total", "Dry-run creations by answer.", "answer")?,
             upstream: Upstream::new(registry)?,
+            alpha: Alpha::new(registry)?,
             timings: Timings::new(registry)?,
         })
     }
@@ -71,6 +75,7 @@ impl Metrics {
         self.attempts.with_label_values(&["placed"]).inc_by(counts.placed);
         self.attempts.with_label_values(&["refused"]).inc_by(counts.refused);
         self.expired.with_label_values(&["expired"]).inc_by(counts.expired);
+        self.alpha.decided(counts);
         self.upstream.preemptions.inc_by(counts.preemptions);
         for victims in &counts.victims {
             self.upstream.victims.observe(f64::from(u32::try_from(*victims).unwrap_or(u32::MAX)));
@@ -95,9 +100,11 @@ impl Metrics {
         for (queue, length) in queues {
             self.pending.with_label_values(&[queue]).set(gauge(length));
             self.upstream.pending.with_label_values(&[queue]).set(gauge(length));
+            self.alpha.entities.with_label_values(&[queue, "pod"]).set(gauge(length));
         }
         self.reservations.set(gauge(reservations));
         self.upstream.waiting(reservations, waiting);
+        self.alpha.waiting(waiting);
     }
 
     pub fn dry_run(&self, answer: &Admission) {

@@ -133,7 +133,7 @@ impl PodSeen {
 /// Takes out the label that differs in every delegate, so that those of one template are equal.
 pub fn without_parent(mut info: PodInfo) -> PodInfo {
     if let Some(spec) = Arc::get_mut(&mut info.spec) {
-        spec.labels.remove(keys::PARENT_UID);
+        spec.labels.retain(|key, _| key != keys::PARENT_UID);
     }
     info
 }

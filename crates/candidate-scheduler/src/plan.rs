@@ -163,6 +163,16 @@ pub struct Counts {
     pub preemptions: u64,
     /// How many had to go each time that it was found.
     pub victims: Vec<usize>,
+    /// How many of them a budget protects.
+    pub violations: u64,
+    /// How often all were asked that had to go: `success`, or `error` if one of the calls failed.
+    pub evictions: BTreeMap<&'static str, u64>,
+    /// Storage that could not be judged, assumed or bound: `predicate`, `assume`, `bind`.
+    pub storage_errors: BTreeMap<&'static str, u64>,
+    /// Plans for storage that were counted on (`add`) and not any more (`delete`).
+    pub storage_plans: BTreeMap<&'static str, u64>,
+    /// Pods that were placed after no event but time had moved them.
+    pub placed_after_flush: u64,
 }
 
 /// Everything that is known, decided and under way.

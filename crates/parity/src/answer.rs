@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A plugin's no.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -58,6 +59,16 @@ pub enum Verdict {
     Broken,
 }
 
+/// Raw objects that others have written since the answer before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    #[serde(default)]
+    pub persistent_volumes: Vec<Value>,
+    #[serde(default)]
+    pub persistent_volume_claims: Vec<Value>,
+}
+
 /// A scheduler's whole answer about one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -101,6 +112,16 @@ pub struct Answer {
     /// What is written to claims and volumes before the pod is bound there, sorted.
     #[serde(default)]
     pub writes: Vec<String>,
+    /// Upstream's only: what controllers did about the writes, in a live sequence.
+    #[serde(default)]
+    pub seen: Option<Seen>,
+    /// What came of the pod's claims in a live sequence: `bound`, `waiting`, or what went wrong. Empty if they were
+    /// bound before.
+    #[serde(default)]
+    pub binding: String,
+    /// No more answers follow about the live sequence.
+    #[serde(default)]
+    pub last: bool,
     /// Ours only: where the short way that services take disagrees with the long one that names every reason.
     #[serde(skip)]
     pub contradiction: String,
@@ -147,6 +168,9 @@ impl Answer {
             skipped: Vec::new(),
             node: String::new(),
             writes: Vec::new(),
+            seen: None,
+            binding: String::new(),
+            last: false,
             contradiction: String::new(),
             deallocate: None,
             preemption: None,

@@ -41,6 +41,7 @@ pub fn differences(document: &Value, ours: &Answer, upstream: &Answer) -> Vec<St
         check("best", &ours.best, &upstream.best);
         check("placed on", &ours.node, &upstream.node);
         check("written", &ours.writes, &upstream.writes);
+        check("storage", &ours.binding, &upstream.binding);
         if ours.totals != upstream.totals {
             found.push(totals(ours, upstream));
         }

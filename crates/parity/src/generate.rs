@@ -38,6 +38,8 @@ pub struct Parts {
     pub preemption: bool,
     /// One document in so many has devices, and claims for them; 0: none.
     pub devices: u64,
+    /// Let controllers answer, and evicted pods go, in some of the sequences.
+    pub live: bool,
 }
 
 /// How a document's objects are drawn.
@@ -57,6 +59,8 @@ pub(crate) struct Theme {
     pub(crate) twins: usize,
     /// Schedule the pods one after another.
     pub(crate) sequence: bool,
+    /// Others act as well in that sequence.
+    pub(crate) live: bool,
     pub(crate) parts: Parts,
 }
 
@@ -80,6 +84,7 @@ impl Theme {
             small: random.pick(&[0, 30, 80]),
             twins: random.pick(&[0, 0, 40, 80]),
             sequence: number % 5 == 4,
+            live: parts.live && number % 40 == 4,
             parts,
         }
     }
@@ -95,6 +100,9 @@ pub fn document(seed: u64, number: u64, parts: Parts) -> Value {
     document.insert("name".to_owned(), json!(format!("{seed}/{number}")));
     if theme.sequence {
         document.insert("sequence".to_owned(), json!(true));
+    }
+    if theme.live {
+        document.insert("live".to_owned(), json!(true));
     }
     if parts.profiles && number % 3 == 1 {
         document.insert("config".to_owned(), config::configuration(random));

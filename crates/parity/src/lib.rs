@@ -9,8 +9,9 @@
 pub mod answer;
 pub mod compare;
 pub mod generate;
+mod live;
 pub mod mutants;
-pub mod ours;
+mod ours;
 pub mod random;
 pub mod referee;
 pub mod run;

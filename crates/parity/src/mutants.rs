@@ -63,8 +63,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "NotIn needs the label",
         "selector.rs",
-        "value.is_none_or(|value| !values",
-        "value.is_some_and(|value| !values",
+        "value.is_none_or(|value| !has",
+        "value.is_some_and(|value| !has",
     ),
     mutant(
         "ports of other protocols conflict",
@@ -176,8 +176,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "zones by their old name only",
         "plugins/volume_zone.rs",
-        "labels.get(*key).or_else(|| labels.get(newer))",
-        "labels.get(*key)",
+        "labels.get(key).or_else(|| labels.get(newer))",
+        "labels.get(key)",
     ),
     mutant(
         "the largest volume is taken",
@@ -232,6 +232,25 @@ pub const MUTANTS: &[Mutant] = &[
         "devices/selector.rs",
         "\"no such key: {key}.",
         "\"no key: {key}.",
+    ),
+    mutant(
+        "a refused claim is waited for",
+        "volumes/binding/plan.rs",
+        "if claim.selected_node.as_ref() != Some(&node.name) {",
+        "if claim.selected_node.as_ref().is_some_and(|selected| *selected != node.name) {",
+    ),
+    mutant("assumptions outlive what was seen", "volumes/cache.rs", "entry.assumed = None;", ""),
+    mutant(
+        "pods of equal priority keep no room",
+        "nominator.rs",
+        "other.spec.priority >= pod.spec.priority && other.uid != pod.uid",
+        "other.spec.priority > pod.spec.priority && other.uid != pod.uid",
+    ),
+    mutant(
+        "victims that end are not waited for",
+        "plugins/preemption.rs",
+        "other.preempted && other.spec.priority < pod.spec.priority",
+        "other.preempted && other.spec.priority > pod.spec.priority",
     ),
 ];
 

@@ -21,19 +21,24 @@ mod claims;
 use claims::Claims;
 
 use crate::answer::{Answer, Candidate, Preemption, Refusal, Refused, Verdict};
+use crate::live;
 
 /// The list of a document that has this name; empty if it is absent.
 pub(crate) fn list<'a>(document: &'a Value, name: &str) -> &'a [Value] {
     document[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Answers for the pending pods of a document, in the order in which the referee answers.
+/// Answers for the pending pods of a document, in the order in which the referee answers. What others do in a live
+/// sequence is in `upstream`, the referee's answers.
 ///
 /// # Errors
 /// When an object of the document cannot be read.
-pub fn answers(document: &Value) -> Result<Vec<Answer>> {
+pub(crate) fn answers(document: &Value, upstream: &[Answer]) -> Result<Vec<Answer>> {
     let flag = |name: &str| document[name].as_bool().unwrap_or_default();
     let (sequence, preempt) = (flag("sequence"), flag("preempt"));
+    if sequence && flag("live") {
+        return live::answers(document, upstream);
+    }
     let profiles = profiles(document, preempt)?;
     let mut snapshot = snapshot(document)?;
     let mut pods = read(document, "pending", PodInfo::parse)?;
@@ -44,8 +49,8 @@ pub fn answers(document: &Value) -> Result<Vec<Answer>> {
     let mut answers = Vec::with_capacity(pods.len());
     let mut caches = HashMap::new();
     for pod in pods {
-        let mut answer = answer(Judge::new(&profiles, &snapshot), &pod, preempt);
-        let cache = caches.entry(pod.spec.scheduler_name.clone()).or_default();
+        let (mut answer, _) = answer_with(Judge::new(&profiles, &snapshot), &pod, preempt);
+        let cache = caches.entry(pod.spec.scheduler_name.to_string()).or_default();
         answer.contradiction = contradiction(profiles.of(&pod), cache, &pod, &snapshot, &answer);
         answer.pod = format!("{}/{}", pod.namespace, pod.name);
         if sequence && let Some(best) = answer.best.first().filter(|_| answer.verdict == Verdict::Schedulable)
@@ -77,7 +82,7 @@ fn assume(profiles: &Profiles, snapshot: &mut Snapshot, pod: PodInfo, answer: &m
 }
 
 /// Volume and claim, or claim and node, of one write.
-fn write(write: &VolumeWrite) -> String {
+pub(crate) fn write(write: &VolumeWrite) -> String {
     match write {
         VolumeWrite::Volume { name, patch } => {
             let claim = &patch["spec"]["claimRef"];
@@ -92,7 +97,7 @@ fn write(write: &VolumeWrite) -> String {
     }
 }
 
-fn profiles(document: &Value, preempt: bool) -> Result<Profiles> {
+pub(crate) fn profiles(document: &Value, preempt: bool) -> Result<Profiles> {
     match document.get("config") {
         Some(config) => Ok(Config::parse(config).context("cannot read the configuration")?.frameworks()),
         None => {
@@ -103,12 +108,16 @@ fn profiles(document: &Value, preempt: bool) -> Result<Profiles> {
 }
 
 /// Reads the objects of one of a document's lists.
-fn read<T>(document: &Value, name: &str, parse: impl Fn(&Value) -> Result<T, FieldError>) -> Result<Vec<T>> {
+pub(crate) fn read<T>(
+    document: &Value,
+    name: &str,
+    parse: impl Fn(&Value) -> Result<T, FieldError>,
+) -> Result<Vec<T>> {
     let named = |raw: &Value| format!("cannot read {} of {name}", raw["metadata"]["name"]);
     list(document, name).iter().map(|raw| parse(raw).with_context(|| named(raw))).collect()
 }
 
-fn snapshot(document: &Value) -> Result<Snapshot> {
+pub(crate) fn snapshot(document: &Value) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     for node in read(document, "nodes", NodeInfo::parse)? {
         snapshot.set_node(node);
@@ -188,14 +197,15 @@ fn devices(document: &Value, snapshot: &mut Snapshot) -> Result<()> {
     Ok(())
 }
 
-fn answer(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> Answer {
+/// The answer, and what becomes of the node that the pod waits for.
+pub(crate) fn answer_with(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> (Answer, Nomination) {
     if let Err(no) = judge.pre_enqueue(pod) {
         let mut answer = Answer::new(Verdict::Gated);
         answer.message = no.message();
         answer.gate = Some(refusal(&no));
-        return answer;
+        return (answer, Nomination::Keep);
     }
-    match judge.evaluate(pod) {
+    let answer = match judge.evaluate(pod) {
         Ok(selection) => selected(&selection),
         Err(diagnosis) if diagnosis.error.is_some() => {
             let mut answer = Answer::new(Verdict::Error);
@@ -208,13 +218,14 @@ fn answer(judge: Judge<'_>, pod: &PodInfo, preempt: bool) -> Answer {
             answer.deallocate = deallocate.map(|(home, name)| (home.to_string(), name.to_string()));
             // Without nodes there is nothing to preempt on.
             answer.preemption = (preempt && diagnosis.node_count > 0).then(|| preemption(&diagnosis));
-            answer
+            return (answer, diagnosis.nomination);
         }
-    }
+    };
+    (answer, Nomination::Keep)
 }
 
 /// What the short way says, if that is not what the long one said.
-fn contradiction(
+pub(crate) fn contradiction(
     framework: &Framework,
     cache: &mut Cache,
     pod: &PodInfo,

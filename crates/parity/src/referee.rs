@@ -62,14 +62,17 @@ impl Referee {
         self.input.take().map(Input)
     }
 
-    /// Reads the answers about a document that was sent, one a pending pod.
+    /// Reads the answers about a document that was sent: one a pending pod, in a live sequence as many as there are.
     ///
     /// # Errors
     /// When the referee ends, cannot read the document, or disagrees with itself.
     pub fn answers(&mut self, document: &Value) -> Result<Vec<Answer>> {
         let mut answers = Vec::new();
         let mut failure = None;
-        for _ in list(document, "pending") {
+        let pending = list(document, "pending").len();
+        let live = document["sequence"] == true && document["live"] == true;
+        let mut left = pending;
+        while left > 0 {
             let mut line = String::new();
             self.output.read_line(&mut line).context("cannot read an answer")?;
             let answer: Answer = serde_json::from_str(&line).with_context(|| {
@@ -80,10 +83,12 @@ impl Referee {
             if answer.verdict == Verdict::Broken && failure.is_none() {
                 failure = Some(format!("document {} {}: {}", answer.document, answer.pod, answer.message));
             }
+            let last = answer.last;
             answers.push(answer.sorted());
             if whole {
                 break;
             }
+            left = if live { usize::from(!last) } else { left - 1 };
         }
         match failure {
             Some(failure) => bail!(failure),

@@ -204,7 +204,7 @@ fn judge(
 /// # Errors
 /// When our side cannot read the document.
 pub fn compare(document: &Value, upstream: &[Answer]) -> Result<Vec<(String, Vec<String>)>> {
-    let ours = first_writes(document, ours::answers(document)?);
+    let ours = first_writes(document, ours::answers(document, upstream)?);
     let upstream = first_writes(document, upstream.to_vec());
     let sequence = document["sequence"].as_bool().unwrap_or_default();
     let mut failures = Vec::new();

@@ -38,7 +38,11 @@ const EXPECTED: &[(&str, &[Deed])] = &[
     ("DefaultPreemption", &[Refused, Passed]),
     ("NodeResourcesBalancedAllocation", &[Decided]),
     ("ImageLocality", &[Decided]),
+    (PRE_BIND, &[Refused, Passed]),
 ];
+
+/// What came of claims after they were written.
+const PRE_BIND: &str = "VolumeBinding, PreBind";
 
 /// How often each plugin did what.
 #[derive(Debug, Clone, Default)]
@@ -64,7 +68,7 @@ impl Table {
         }
         if answer.verdict == Verdict::Schedulable {
             for (plugin, deeds) in EXPECTED {
-                let asked = !matches!(*plugin, "SchedulingGates" | "DefaultPreemption");
+                let asked = !matches!(*plugin, "SchedulingGates" | "DefaultPreemption" | PRE_BIND);
                 if asked && deeds.contains(&Passed) && !answer.skipped.iter().any(|skipped| skipped == plugin)
                 {
                     self.add(plugin, Passed);
@@ -73,6 +77,11 @@ impl Table {
         }
         if let Some(made) = &answer.preemption {
             self.add("DefaultPreemption", if made.nominated.is_empty() { Refused } else { Passed });
+        }
+        match answer.binding.as_str() {
+            "" | "waiting" => {}
+            "bound" => self.add(PRE_BIND, Passed),
+            _ => self.add(PRE_BIND, Refused),
         }
         for plugin in &answer.decisive {
             self.add(plugin, Decided);

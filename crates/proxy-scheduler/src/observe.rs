@@ -255,7 +255,8 @@ pub fn claim(claim: &PersistentVolumeClaim, source: &Source) -> ClaimSeen {
 /// A namespace: its name and labels.
 #[must_use]
 pub fn namespace(namespace: Namespace) -> (String, Labels) {
-    (namespace.metadata.name.unwrap_or_default(), namespace.metadata.labels.unwrap_or_default())
+    let labels = namespace.metadata.labels.unwrap_or_default();
+    (namespace.metadata.name.unwrap_or_default(), labels.iter().collect())
 }
 
 /// A PodGroup of `scheduling.x-k8s.io`.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scheduling::{Cache, Framework, NodeInfo, PodInfo, Snapshot};
+use scheduling::{Cache, Framework, Labels, NodeInfo, PodInfo, Snapshot};
 use serde_json::{Value, json};
 
 /// A small generator of numbers that look random (SplitMix64).
@@ -292,8 +292,8 @@ impl Churn {
     }
 }
 
-fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().copied().collect()
 }
 
 /// Pods of every kind that what is kept could get wrong.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::labels::Labels;
 use crate::quantity::Quantity;
 use crate::resources::{ResourceList, parse_list};
 
@@ -17,16 +18,16 @@ pub struct FieldError {
 }
 
 /// One field of a manifest, present or not. Null counts as absent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Field<'a> {
     value: Option<&'a Value>,
-    /// Empty where nothing is present: what is absent cannot be wrong.
-    path: String,
+    /// The manifest, in which the path is looked for when something is wrong.
+    root: &'a Value,
 }
 
 impl<'a> Field<'a> {
     pub(crate) fn root(value: &'a Value) -> Self {
-        Self { value: Some(value), path: String::new() }
+        Self { value: Some(value), root: value }
     }
 
     pub(crate) fn present(&self) -> bool {
@@ -39,24 +40,27 @@ impl<'a> Field<'a> {
     }
 
     pub(crate) fn error(&self, problem: impl Into<String>) -> FieldError {
-        FieldError { path: self.path.clone(), problem: problem.into() }
+        FieldError { path: self.path(), problem: problem.into() }
     }
 
     pub(crate) fn get(&self, key: &str) -> Self {
-        match self.value.and_then(|value| value.get(key)).filter(|value| !value.is_null()) {
-            None => Self { value: None, path: String::new() },
-            Some(value) if self.path.is_empty() => Self { value: Some(value), path: key.to_owned() },
-            Some(value) => Self { value: Some(value), path: format!("{}.{key}", self.path) },
-        }
+        let value = self.value.and_then(|value| value.get(key)).filter(|value| !value.is_null());
+        Self { value, root: self.root }
     }
 
     /// The path of a field below this one, present or not.
     pub(crate) fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        let path = self.path();
+        if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
     }
 
-    pub(crate) fn path(&self) -> &str {
-        &self.path
+    /// Empty where nothing is present: what is absent cannot be wrong.
+    pub(crate) fn path(&self) -> String {
+        let mut path = String::new();
+        if let Some(value) = self.value {
+            find(self.root, value, &mut path);
+        }
+        path
     }
 
     /// An error about a field below this one, present or not.
@@ -86,11 +90,9 @@ impl<'a> Field<'a> {
     pub(crate) fn items(&self) -> Result<Vec<Self>, FieldError> {
         match self.value {
             None => Ok(Vec::new()),
-            Some(Value::Array(items)) => Ok(items
-                .iter()
-                .enumerate()
-                .map(|(index, value)| Self { value: Some(value), path: format!("{}[{index}]", self.path) })
-                .collect()),
+            Some(Value::Array(items)) => {
+                Ok(items.iter().map(|value| Self { value: Some(value), root: self.root }).collect())
+            }
             Some(_) => Err(self.error("must be a list")),
         }
     }
@@ -157,19 +159,24 @@ impl<'a> Field<'a> {
         }
     }
 
-    pub(crate) fn text_map(&self) -> Result<BTreeMap<String, String>, FieldError> {
+    /// A map of texts, as labels are.
+    pub(crate) fn labels(&self) -> Result<Labels, FieldError> {
         match self.value {
-            None => Ok(BTreeMap::new()),
+            None => Ok(Labels::new()),
             Some(Value::Object(map)) => map
                 .iter()
                 .map(|(key, value)| match value {
-                    Value::String(text) => Ok((key.clone(), text.clone())),
-                    Value::Null => Ok((key.clone(), String::new())),
+                    Value::String(text) => Ok((key.as_str(), text.as_str())),
+                    Value::Null => Ok((key.as_str(), "")),
                     _ => Err(self.error(format!("the value of {key:?} must be a string"))),
                 })
                 .collect(),
             Some(_) => Err(self.error("must be a map of strings")),
         }
+    }
+
+    pub(crate) fn text_map(&self) -> Result<BTreeMap<String, String>, FieldError> {
+        Ok(self.labels()?.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
     pub(crate) fn resource_list(&self) -> Result<ResourceList, FieldError> {
@@ -178,5 +185,49 @@ impl<'a> Field<'a> {
                 .map_err(|(name, error)| self.error(format!("the amount of {name:?} is wrong: {error}"))),
             Some(_) => Err(self.error("must be a map of quantities")),
         }
+    }
+}
+
+/// Extends the path of a value to that of `wanted`, which is in it. False if it is not.
+fn find(value: &Value, wanted: &Value, path: &mut String) -> bool {
+    if std::ptr::eq(value, wanted) {
+        return true;
+    }
+    let length = path.len();
+    let mut follow = |step: &str, value: &Value| {
+        path.push_str(step);
+        let found = find(value, wanted, path);
+        if !found {
+            path.truncate(length);
+        }
+        found
+    };
+    match value {
+        Value::Object(map) if length == 0 => map.iter().any(|(key, value)| follow(key, value)),
+        Value::Object(map) => map.iter().any(|(key, value)| follow(&format!(".{key}"), value)),
+        Value::Array(items) => {
+            items.iter().enumerate().any(|(index, value)| follow(&format!("[{index}]"), value))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_field_by_its_path() {
+        let manifest = json!({"spec": {"a": ["x", "x"], "b": {"c": [{"d": "x"}, {"d": 1}]}}});
+        let spec = Field::root(&manifest).get("spec");
+        let items = spec.get("b").get("c").items().expect("a list");
+        let error = items[1].get("d").text().expect_err("no text");
+        assert_eq!(error.to_string(), "spec.b.c[1].d: must be a string");
+        assert_eq!(spec.get("a").items().expect("a list")[1].path(), "spec.a[1]");
+        assert_eq!(spec.path_of("e"), "spec.e");
+        assert_eq!(spec.get("e").path(), "");
+        assert_eq!(Field::root(&manifest).path_of("spec"), "spec");
     }
 }

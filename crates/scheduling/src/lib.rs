@@ -15,6 +15,7 @@ pub mod config;
 mod devices;
 mod field;
 mod framework;
+mod labels;
 mod node;
 mod nominator;
 pub mod plugins;
@@ -24,6 +25,7 @@ mod queue;
 pub mod resources;
 mod selector;
 mod snapshot;
+mod text;
 pub mod volumes;
 
 pub use budget::{Budget, Budgets};
@@ -38,6 +40,7 @@ pub use framework::{
     Profiles, QueueSort, Ranked, Refusal, Rejection, Scale, Scope, Selection, Stopwatch, Trial, Trials,
     normalize_by_max,
 };
+pub use labels::Labels;
 pub use node::{NodeInfo, Taint};
 pub use nominator::Nominator;
 pub use pod::{
@@ -47,8 +50,9 @@ pub use pod::{
 pub use quantity::{Quantity, QuantityError};
 pub use queue::{Backoff, Lengths, Queue, Queued};
 pub use resources::{ResourceList, Resources};
-pub use selector::{LabelSelector, Labels, NodeTerm, Requirement};
+pub use selector::{LabelSelector, NodeTerm, Requirement};
 pub use snapshot::{Node, NodeChange, Owner, OwnerKind, Owners, Snapshot};
+pub use text::Text;
 pub use volumes::{Progress, StorageEvent, VolumePlan, VolumeWrite, Volumes};
 
 #[cfg(test)]

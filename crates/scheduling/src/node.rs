@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::field::{Field, FieldError};
+use crate::labels::Labels;
 use crate::quantity::Quantity;
 use crate::resources::{ResourceList, Resources};
-use crate::selector::Labels;
+use crate::text::shared_name;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Taint {
@@ -62,8 +63,8 @@ impl NodeInfo {
                 && condition.get("status").text()? == Some("True");
         }
         Ok(Self {
-            name: Arc::from(metadata.get("name").text()?.unwrap_or_default()),
-            labels: metadata.get("labels").text_map()?,
+            name: shared_name(metadata.get("name").text()?.unwrap_or_default()),
+            labels: metadata.get("labels").labels()?,
             taints: spec.get("taints").items()?.iter().map(taint).collect::<Result<_, _>>()?,
             unschedulable: spec.get("unschedulable").flag()?,
             ready,
@@ -95,7 +96,7 @@ impl NodeInfo {
 
     /// True for a node that stands for a whole cluster.
     pub fn is_virtual(&self) -> bool {
-        self.labels.get("virtual-kubelet.io/provider").is_some_and(|provider| provider == "admiralty")
+        self.labels.get("virtual-kubelet.io/provider") == Some("admiralty")
     }
 
     /// True if a taint keeps ordinary pods off because the control plane runs there.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::field::{Field, FieldError};
+use crate::text::shared_name;
 pub use classes::Classes;
 pub use spec::{
     AffinityTerm, ClaimSource, HostPort, Operator, PodAffinity, PodClaim, PodSpec, Policy, SpreadConstraint,
@@ -62,11 +63,11 @@ impl PodInfo {
         let nominated = status.get("nominatedNodeName").text()?.filter(|node| !node.is_empty());
         let terminating = metadata.get("deletionTimestamp").present();
         Ok(Self {
-            namespace: Arc::from(namespace),
+            namespace: shared_name(namespace),
             name: Arc::from(name),
             uid,
-            node_name: node_name.map(Arc::from),
-            nominated: nominated.map(Arc::from),
+            node_name: node_name.map(shared_name),
+            nominated: nominated.map(shared_name),
             started: status.get("startTime").time()?,
             terminating,
             preempted: terminating && makes_way(&status)?,

@@ -205,7 +205,8 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             self.waiting.iter().take_while(|(since, _)| since.saturating_add(LEFTOVER_MS) <= now);
         let leftover: Vec<_> = leftover.by_ref().map(|(_, key)| key.clone()).collect();
         for key in leftover {
-            if let Some(item) = self.take(&key) {
+            if let Some(mut item) = self.take(&key) {
+                item.flushed = true;
                 self.requeue(key, item, (now, cause::WAITED_LONG), judge);
             }
         }
@@ -231,6 +232,15 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// How many pods entered each part (`active`, `backoff`, `unschedulable`) for which reason, since the last call.
     pub fn incoming(&mut self) -> BTreeMap<(&'static str, &'static str), u64> {
         std::mem::take(&mut self.incoming)
+    }
+
+    /// How many events pods that are being tried have to be asked about, by the name of the event.
+    pub fn events(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for event in self.flights.events() {
+            *counts.entry(event.label()).or_default() += 1;
+        }
+        counts
     }
 
     /// How many pods here each plugin has rejected, by scheduler name.

@@ -1,11 +1,12 @@
 //! Amounts of resources: exact lists as manifests carry them, and integer vectors as scheduling compares them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::Value;
+use thin_vec::ThinVec;
 
 use crate::quantity::{Quantity, QuantityError};
+use crate::text::{Text, shared};
 
 /// Exact amounts by resource name.
 pub type ResourceList = BTreeMap<String, Quantity>;
@@ -89,6 +90,51 @@ impl<'a> Kind<'a> {
             Self::Scalar(name) => name,
         }
     }
+
+    /// An integer amount, as a quantity.
+    pub(crate) fn quantity(self, amount: i64) -> Quantity {
+        match self {
+            Self::Cpu => Quantity::from_milli(amount),
+            Self::Memory | Self::EphemeralStorage | Self::Scalar(_) => Quantity::from_units(amount),
+        }
+    }
+}
+
+/// Amounts of what is counted in pieces, by name and in order of the names: few or none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Scalars(ThinVec<(Text, i64)>);
+
+impl Scalars {
+    /// The amount of a resource. None if it is not named.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, amount)| amount)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names with their amounts.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
+    }
+
+    /// Sets the amount of a resource.
+    pub fn insert(&mut self, name: &str, amount: i64) {
+        *self.entry(name) = amount;
+    }
+
+    fn entry(&mut self, name: &str) -> &mut i64 {
+        let place = match self.0.binary_search_by(|(known, _)| known.as_str().cmp(name)) {
+            Ok(place) => place,
+            Err(place) => {
+                self.0.reserve_exact(1);
+                self.0.insert(place, (shared(name), 0));
+                place
+            }
+        };
+        &mut self.0[place].1
+    }
 }
 
 /// Amounts as integers: CPU in thousandths, everything else in whole units (bytes, pieces), each rounded up.
@@ -98,7 +144,7 @@ pub struct Resources {
     pub memory: i64,
     pub ephemeral_storage: i64,
     /// Extended resources, huge pages, attachable volumes. A name with amount 0 is kept: it was asked for.
-    pub scalars: BTreeMap<Arc<str>, i64>,
+    pub scalars: Scalars,
 }
 
 impl Resources {
@@ -111,7 +157,7 @@ impl Resources {
                 "memory" => resources.memory = amount.value(),
                 "ephemeral-storage" => resources.ephemeral_storage = amount.value(),
                 other if is_scalar(other) => {
-                    resources.scalars.insert(Arc::from(other), amount.value());
+                    resources.scalars.insert(other, amount.value());
                 }
                 _ => {}
             }
@@ -134,23 +180,23 @@ impl Resources {
             Kind::Cpu => self.milli_cpu,
             Kind::Memory => self.memory,
             Kind::EphemeralStorage => self.ephemeral_storage,
-            Kind::Scalar(name) => self.scalars.get(name).copied().unwrap_or_default(),
+            Kind::Scalar(name) => self.scalars.get(name).unwrap_or_default(),
         }
     }
 
     /// The resources that there are more than none of.
     pub(crate) fn asks(&self) -> impl Iterator<Item = (Kind<'_>, i64)> {
-        let scalars = self.scalars.keys().map(|name| Kind::Scalar(name));
-        let kinds = [Kind::Cpu, Kind::Memory, Kind::EphemeralStorage].into_iter().chain(scalars);
-        kinds.map(|kind| (kind, self.of(kind))).filter(|(_, amount)| *amount > 0)
+        let kinds = [Kind::Cpu, Kind::Memory, Kind::EphemeralStorage].map(|kind| (kind, self.of(kind)));
+        let scalars = self.scalars.iter().map(|(name, amount)| (Kind::Scalar(name), amount));
+        kinds.into_iter().chain(scalars).filter(|(_, amount)| *amount > 0)
     }
 
     pub(crate) fn add(&mut self, more: &Self) {
         self.milli_cpu += more.milli_cpu;
         self.memory += more.memory;
         self.ephemeral_storage += more.ephemeral_storage;
-        for (name, amount) in &more.scalars {
-            *self.scalars.entry(Arc::clone(name)).or_default() += amount;
+        for (name, amount) in more.scalars.iter() {
+            *self.scalars.entry(name) += amount;
         }
     }
 
@@ -158,10 +204,8 @@ impl Resources {
         self.milli_cpu -= less.milli_cpu;
         self.memory -= less.memory;
         self.ephemeral_storage -= less.ephemeral_storage;
-        for (name, amount) in &less.scalars {
-            if let Some(rest) = self.scalars.get_mut(name) {
-                *rest -= amount;
-            }
+        for (name, amount) in less.scalars.iter() {
+            *self.scalars.entry(name) -= amount;
         }
     }
 }
@@ -204,7 +248,7 @@ mod tests {
         assert_eq!(resources.milli_cpu, 1500);
         assert_eq!(resources.memory, 1 << 30);
         assert_eq!(
-            resources.scalars.keys().map(|name| &**name).collect::<Vec<_>>(),
+            resources.scalars.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             ["example.com/gpu", "hugepages-2Mi"]
         );
     }

@@ -1,17 +1,22 @@
 //! Selectors over labels, and over nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::slice;
+
+use thin_vec::ThinVec;
 
 use crate::field::{Field, FieldError};
-
-/// Labels of a pod, node or namespace.
-pub type Labels = BTreeMap<String, String>;
+use crate::labels::Labels;
+use crate::text::{Text, exact, shared};
 
 /// What a requirement says about one value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Test {
-    In(BTreeSet<String>),
-    NotIn(BTreeSet<String>),
+    /// The only value that [`Self::In`] would name.
+    Is(Text),
+    /// In order, each once, and so below.
+    In(ThinVec<Text>),
+    NotIn(ThinVec<Text>),
     Exists,
     DoesNotExist,
     Greater(i64),
@@ -21,22 +26,54 @@ enum Test {
 /// One requirement on a label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Requirement {
-    key: String,
+    key: Text,
     test: Test,
+}
+
+/// The values in order, each once.
+fn set(mut values: Vec<Text>) -> ThinVec<Text> {
+    values.sort_unstable();
+    values.dedup();
+    exact(values)
+}
+
+impl Test {
+    /// One of these values.
+    fn one_of(values: Vec<Text>) -> Self {
+        let values = set(values);
+        match values.as_slice() {
+            [only] => Self::Is(only.clone()),
+            _ => Self::In(values),
+        }
+    }
+
+    /// The values of which one is wanted. None if it is not a matter of a few values.
+    fn wanted(&self) -> Option<&[Text]> {
+        match self {
+            Self::Is(value) => Some(slice::from_ref(value)),
+            Self::In(values) => Some(values),
+            Self::NotIn(_) | Self::Exists | Self::DoesNotExist | Self::Greater(_) | Self::Less(_) => None,
+        }
+    }
+}
+
+/// True if a value is one of these.
+fn has(values: &[Text], value: &str) -> bool {
+    values.iter().any(|known| known.as_str() == value)
 }
 
 impl Requirement {
     /// None if the requirement is malformed (an unknown operator, a wrong number of values).
     fn parse(field: &Field<'_>) -> Result<Option<Self>, FieldError> {
-        let key = field.get("key").text()?.unwrap_or_default().to_owned();
-        let values = field.get("values").texts()?;
+        let key = shared(field.get("key").text()?.unwrap_or_default());
+        let values: Vec<_> = field.get("values").texts()?.iter().map(|value| shared(value)).collect();
         let number = || match values.as_slice() {
             [only] => only.parse().ok(),
             _ => None,
         };
         let test = match field.get("operator").text()?.unwrap_or_default() {
-            "In" if !values.is_empty() => Some(Test::In(values.into_iter().collect())),
-            "NotIn" if !values.is_empty() => Some(Test::NotIn(values.into_iter().collect())),
+            "In" if !values.is_empty() => Some(Test::one_of(values)),
+            "NotIn" if !values.is_empty() => Some(Test::NotIn(set(values))),
             "Exists" if values.is_empty() => Some(Test::Exists),
             "DoesNotExist" if values.is_empty() => Some(Test::DoesNotExist),
             "Gt" => number().map(Test::Greater),
@@ -48,15 +85,16 @@ impl Requirement {
 
     /// `key` must have exactly `value`.
     fn equal(key: &str, value: &str) -> Self {
-        Self { key: key.to_owned(), test: Test::In(BTreeSet::from([value.to_owned()])) }
+        Self { key: shared(key), test: Test::Is(shared(value)) }
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.test {
-            Test::In(values) => value.is_some_and(|value| values.contains(value)),
-            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Test::Is(wanted) => value.is_some_and(|value| wanted.as_str() == value),
+            Test::In(values) => value.is_some_and(|value| has(values, value)),
+            Test::NotIn(values) => value.is_none_or(|value| !has(values, value)),
             Test::Exists => value.is_some(),
             Test::DoesNotExist => value.is_none(),
             Test::Greater(bound) => number().is_some_and(|number| number > *bound),
@@ -67,29 +105,32 @@ impl Requirement {
 
 /// A selector over labels. `None` where a manifest has no selector at all, which matches nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct LabelSelector(Vec<Requirement>);
+pub struct LabelSelector(ThinVec<Requirement>);
 
 impl LabelSelector {
     pub(crate) fn parse(field: &Field<'_>) -> Result<Option<Self>, FieldError> {
         if !field.present() {
             return Ok(None);
         }
-        let mut requirements: Vec<_> = field
-            .get("matchLabels")
-            .text_map()?
-            .iter()
-            .map(|(key, value)| Requirement::equal(key, value))
-            .collect();
+        let labels = field.get("matchLabels").labels()?;
+        let mut requirements: Vec<_> =
+            labels.iter().map(|(key, value)| Requirement::equal(key, value)).collect();
         for expression in field.get("matchExpressions").items()? {
             let requirement = Requirement::parse(&expression)?;
             requirements.push(requirement.ok_or_else(|| expression.error("is not a valid requirement"))?);
         }
-        Ok(Some(Self(requirements)))
+        Ok(Some(Self(exact(requirements))))
     }
 
     /// Selects what has all of these labels.
     pub(crate) fn of_labels(labels: &Labels) -> Self {
         Self(labels.iter().map(|(key, value)| Requirement::equal(key, value)).collect())
+    }
+
+    /// The same, without room to spare.
+    pub(crate) fn shrunk(mut self) -> Self {
+        self.0.shrink_to_fit();
+        self
     }
 
     /// Adds the requirements of another selector.
@@ -111,8 +152,8 @@ impl LabelSelector {
 
     /// Adds the requirement that `key` has any other value, or is absent.
     pub(crate) fn refuse(&mut self, key: &str, value: &str) {
-        let test = Test::NotIn(BTreeSet::from([value.to_owned()]));
-        let requirement = Requirement { key: key.to_owned(), test };
+        let requirement =
+            Requirement { key: shared(key), test: Test::NotIn(set(Vec::from([shared(value)]))) };
         if !self.0.contains(&requirement) {
             self.0.push(requirement);
         }
@@ -124,11 +165,16 @@ impl LabelSelector {
     }
 
     /// A key and the values of which everything that matches has one. None if the selector names no such key.
-    pub(crate) fn anchor(&self) -> Option<(&str, &BTreeSet<String>)> {
-        self.0.iter().find_map(|requirement| match &requirement.test {
-            Test::In(values) => Some((requirement.key.as_str(), values)),
-            Test::NotIn(_) | Test::Exists | Test::DoesNotExist | Test::Greater(_) | Test::Less(_) => None,
-        })
+    pub(crate) fn anchor(&self) -> Option<(&str, &[Text])> {
+        let mut anchors = self.0.iter().filter_map(|requirement| {
+            requirement.test.wanted().map(|values| (requirement.key.as_str(), values))
+        });
+        anchors.next()
+    }
+
+    /// True if [`Self::anchor`] has this label.
+    pub(crate) fn is_anchored_at(&self, key: &str, value: &str) -> bool {
+        self.anchor().is_some_and(|(anchor, values)| anchor == key && has(values, value))
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {
@@ -139,9 +185,9 @@ impl LabelSelector {
 /// One term of a node selector: all of its requirements must hold. A term without any matches no node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeTerm {
-    labels: Vec<Requirement>,
+    labels: ThinVec<Requirement>,
     /// Requirements on the node's name, the only field that can be selected.
-    names: Vec<Requirement>,
+    names: ThinVec<Requirement>,
     /// A malformed term matches no node.
     malformed: bool,
 }
@@ -150,7 +196,7 @@ const NAME_FIELD: &str = "metadata.name";
 
 impl NodeTerm {
     pub(crate) fn parse(field: &Field<'_>) -> Result<Self, FieldError> {
-        let mut term = Self { labels: Vec::new(), names: Vec::new(), malformed: false };
+        let mut term = Self { labels: ThinVec::new(), names: ThinVec::new(), malformed: false };
         for expression in field.get("matchExpressions").items()? {
             match Requirement::parse(&expression)? {
                 Some(requirement) => term.labels.push(requirement),
@@ -160,12 +206,14 @@ impl NodeTerm {
         for expression in field.get("matchFields").items()? {
             let one_value = expression.get("values").items()?.len() == 1;
             match Requirement::parse(&expression)? {
-                Some(requirement @ Requirement { test: Test::In(_) | Test::NotIn(_), .. }) if one_value => {
+                Some(requirement @ Requirement { test: Test::Is(_) | Test::NotIn(_), .. }) if one_value => {
                     term.names.push(requirement);
                 }
                 _ => term.malformed = true,
             }
         }
+        term.labels.shrink_to_fit();
+        term.names.shrink_to_fit();
         Ok(term)
     }
 
@@ -194,15 +242,11 @@ impl NodeTerm {
 
     /// The node names to which `metadata.name In …` restricts this term, None if it does not.
     pub(crate) fn names(&self) -> Option<BTreeSet<String>> {
-        let mut sets =
-            self.names.iter().filter(|requirement| requirement.key == NAME_FIELD).filter_map(|requirement| {
-                match &requirement.test {
-                    Test::In(values) => Some(values),
-                    _ => None,
-                }
-            });
-        let first = sets.next()?.clone();
-        Some(sets.fold(first, |names, set| &names & set))
+        let by_name = self.names.iter().filter(|requirement| requirement.key == NAME_FIELD);
+        let mut sets = by_name.filter_map(|requirement| requirement.test.wanted());
+        let names = |values: &[Text]| values.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        let first = names(sets.next()?);
+        Some(sets.fold(first, |known, set| &known & &names(set)))
     }
 }
 
@@ -210,8 +254,9 @@ fn name_matches(requirement: &Requirement, node: &str) -> bool {
     // A field that does not exist reads as the empty text.
     let value = if requirement.key == NAME_FIELD { node } else { "" };
     match &requirement.test {
-        Test::In(values) => values.contains(value),
-        Test::NotIn(values) => !values.contains(value),
+        Test::Is(wanted) => wanted.as_str() == value,
+        Test::In(values) => has(values, value),
+        Test::NotIn(values) => !has(values, value),
         Test::Exists | Test::DoesNotExist | Test::Greater(_) | Test::Less(_) => false,
     }
 }
@@ -223,7 +268,7 @@ mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        pairs.iter().copied().collect()
     }
 
     #[track_caller]

@@ -11,6 +11,7 @@ mod images;
 mod log;
 mod node;
 mod owners;
+mod places;
 mod postings;
 mod sizes;
 mod slab;
@@ -25,10 +26,11 @@ use std::sync::Arc;
 
 use crate::budget::Budgets;
 use crate::devices::{DeviceClass, Devices};
+use crate::labels::Labels;
 use crate::node::NodeInfo;
 use crate::nominator::Nominator;
 use crate::pod::{PodInfo, PodSpec};
-use crate::selector::{LabelSelector, Labels};
+use crate::selector::LabelSelector;
 use crate::volumes::Volumes;
 pub use change::NodeChange;
 pub(crate) use counts::Counts;
@@ -39,6 +41,7 @@ use log::Log;
 pub(crate) use log::Moment;
 pub use node::Node;
 pub use owners::{Owner, OwnerKind, Owners};
+use places::Places;
 use sizes::Sizes;
 use terms::Terms;
 pub(crate) use terms::{Attitude, StandingTerm};
@@ -54,7 +57,7 @@ pub struct Snapshot {
     count: usize,
     by_name: HashMap<Arc<str>, usize>,
     /// The slot of each pod.
-    by_uid: HashMap<Arc<str>, usize>,
+    by_uid: Places,
     namespaces: HashMap<String, Labels>,
     groups: Groups,
     terms: Terms,
@@ -96,7 +99,7 @@ impl Snapshot {
         node.exists = true;
         self.images.set(slot, &old.images, &node.info.images);
         for topology in self.topologies.values_mut() {
-            topology.set(slot, node.info.labels.get(&**topology.key()).map(String::as_str));
+            topology.set(slot, node.info.labels.get(topology.key()));
         }
         self.log.note(slot);
         change
@@ -138,7 +141,7 @@ impl Snapshot {
         self.keep_topologies(&pod.spec);
         let slot = self.slot(node);
         if let Some(Some(place)) = self.slots.get_mut(slot) {
-            self.by_uid.insert(Arc::clone(&pod.uid), slot);
+            self.by_uid.add(&pod.uid, slot);
             self.groups.add(&pod, slot);
             self.terms.add(&pod, slot);
             self.log.note(slot);
@@ -148,8 +151,9 @@ impl Snapshot {
 
     /// Takes a pod or reservation away. None if it had no place.
     pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
-        let slot = self.by_uid.remove(uid)?;
+        let slot = self.slot_of(uid)?;
         let pod = self.slots.get_mut(slot)?.as_mut()?.take(uid)?;
+        self.by_uid.remove(uid, slot);
         self.groups.remove(&pod, slot);
         self.terms.remove(&pod, slot);
         self.log.note(slot);
@@ -183,14 +187,19 @@ impl Snapshot {
 
     /// Where a pod or reservation is placed.
     pub fn place_of(&self, uid: &str) -> Option<&Arc<str>> {
-        let slot = self.by_uid.get(uid)?;
-        self.slots.get(*slot)?.as_ref().map(|node| &node.info.name)
+        let slot = self.slot_of(uid)?;
+        self.slots.get(slot)?.as_ref().map(|node| &node.info.name)
     }
 
     /// A pod or reservation that has a place.
     pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
-        let slot = self.by_uid.get(uid)?;
-        self.slots.get(*slot)?.as_ref()?.pod(uid)
+        let slot = self.slot_of(uid)?;
+        self.slots.get(slot)?.as_ref()?.pod(uid)
+    }
+
+    fn slot_of(&self, uid: &str) -> Option<usize> {
+        let is_there = |slot: usize| self.slots.get(slot).and_then(Option::as_ref)?.pod(uid);
+        self.by_uid.find(uid, |slot| is_there(slot).is_some())
     }
 
     /// Every pod and reservation that has a place, existing node or not, with its node.
@@ -249,7 +258,7 @@ impl Snapshot {
     fn fresh_topology(&self, key: &str) -> Topology {
         let mut topology = Topology::new(key);
         for node in self.nodes() {
-            topology.set(node.slot(), node.info.labels.get(key).map(String::as_str));
+            topology.set(node.slot(), node.info.labels.get(key));
         }
         topology
     }

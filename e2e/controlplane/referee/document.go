@@ -23,6 +23,8 @@ type document struct {
 	// Sequence and Preempt are as the flags of these names, for this document.
 	Sequence bool `json:"sequence,omitempty"`
 	Preempt  bool `json:"preempt,omitempty"`
+	// Live lets controllers answer and evicted pods go in a sequence.
+	Live bool `json:"live,omitempty"`
 
 	// Nodes are added to the scheduler's cache in this order.
 	Nodes []*corev1.Node `json:"nodes,omitempty"`

@@ -68,6 +68,12 @@ type Answer struct {
 	Preemption *Preemption `json:"preemption,omitempty"`
 	// Writes are the API calls of Reserve and PreBind, in a sequence.
 	Writes []string `json:"writes,omitempty"`
+	// Seen is what controllers did about the writes, in a live sequence.
+	Seen *Seen `json:"seen,omitempty"`
+	// Binding is what came of the pod's claims, in a live sequence: bound, waiting, or the error of PreBind.
+	Binding string `json:"binding,omitempty"`
+	// Last is set on the last answer about a live sequence.
+	Last bool `json:"last,omitempty"`
 }
 
 func refusal(plugin string, status *fwk.Status) Refusal {
@@ -84,6 +90,8 @@ type cycle struct {
 	// refused says why a node was refused. The pod's nominated node stays in it when the others are asked.
 	refused map[string]Refusal
 	answer  *Answer
+	// binds is set if the pod's claims are not all bound yet.
+	binds bool
 }
 
 // judge asks the plugins of the pod's profile, in the scheduler's order, about every node. The cycle is returned

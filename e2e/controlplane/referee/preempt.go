@@ -35,6 +35,8 @@ type Preemption struct {
 	// Victims are the pods that this run of PostFilter evicted, sorted by name; those that end anyway are left alone.
 	Victims []string `json:"victims,omitempty"`
 	Message string   `json:"message,omitempty"`
+	// gives is set if the pod is to wait for no node any more.
+	gives bool
 }
 
 // postFilter runs the real PostFilter and, so that every right answer is known, a dry run over all nodes.
@@ -51,6 +53,9 @@ func (c *cycle) postFilter() error {
 	result, status := c.profile.RunPostFilterPlugins(c.ctx, c.state, c.pod, c.diagnosis.NodeToStatus)
 	answer.Message = status.Message()
 	c.diagnosis.PostFilterMsg = answer.Message
+	if result != nil && result.Mode() == fwk.ModeOverride {
+		answer.gives = result.NominatingInfo.NominatedNodeName == ""
+	}
 	if result != nil && result.NominatingInfo != nil {
 		answer.Nominated = result.NominatingInfo.NominatedNodeName
 	}

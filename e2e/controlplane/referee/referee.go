@@ -141,6 +141,9 @@ func (r *referee) answer(line []byte) []*Answer {
 		if err := w.keepStorage(doc); err != nil {
 			return []*Answer{{Document: doc.Name, Verdict: broken, Message: err.Error()}}
 		}
+		if doc.Live {
+			return w.playLive(doc)
+		}
 		return w.play(doc)
 	}
 	answers := make([]*Answer, 0, len(doc.Pending))

@@ -16,10 +16,7 @@ import (
 
 // play schedules the pending pods one after another, and assumes each where it fits best.
 func (w *world) play(doc *document) []*Answer {
-	order := slices.Clone(doc.Pending)
-	slices.SortStableFunc(order, func(a, b *corev1.Pod) int {
-		return int(corev1helpers.PodPriority(b)) - int(corev1helpers.PodPriority(a))
-	})
+	order := byPriority(doc.Pending)
 	answers := make([]*Answer, 0, len(order))
 	for _, pod := range order {
 		answer, cycle := w.judge(pod)
@@ -37,6 +34,15 @@ func (w *world) play(doc *document) []*Answer {
 		answers = append(answers, answer)
 	}
 	return answers
+}
+
+// byPriority is the order of the queue.
+func byPriority(pods []*corev1.Pod) []*corev1.Pod {
+	order := slices.Clone(pods)
+	slices.SortStableFunc(order, func(a, b *corev1.Pod) int {
+		return int(corev1helpers.PodPriority(b)) - int(corev1helpers.PodPriority(a))
+	})
+	return order
 }
 
 // assume takes the node's room in the cache and lets plugins reserve what they look after.
@@ -66,6 +72,7 @@ func (c *cycle) bindVolumes(pod *corev1.Pod, node string) error {
 	}
 	impatient, cancel := context.WithCancel(c.ctx)
 	cancel()
+	c.binds = true
 	c.writes = nil
 	status := c.profile.RunPreBindPlugins(impatient, c.state, pod, node)
 	c.answer.Writes = c.writes

@@ -11,6 +11,7 @@ use scheduling::{Point, Stopwatch};
 pub(super) struct Timings {
     plugin: HistogramVec,
     point: HistogramVec,
+    hint: HistogramVec,
 }
 
 impl Timings {
@@ -25,7 +26,13 @@ impl Timings {
             "Time of all plugins at an extension point in one try; one try in ten counts.",
         )
         .buckets(exponential_buckets(0.000_1, 2.0, 12)?);
+        let hint = HistogramOpts::new(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Time of a plugin to say whether an event is a reason to try a pod again.",
+        )
+        .buckets(exponential_buckets(0.000_01, 1.5, 20)?);
         Ok(Self {
+            hint: register(registry, &HistogramVec::new(hint, &["plugin", "event", "hint"])?)?,
             plugin: register(
                 registry,
                 &HistogramVec::new(plugin, &["plugin", "extension_point", "status"])?,
@@ -67,6 +74,11 @@ impl Stopwatch for Timing {
         self.timings.plugin.with_label_values(&labels).observe(seconds(nanoseconds));
     }
 
+    fn hint(&self, plugin: &'static str, event: &'static str, nanoseconds: u64, again: bool) {
+        let labels = [plugin, event, if again { "Queue" } else { "QueueSkip" }];
+        self.timings.hint.with_label_values(&labels).observe(seconds(nanoseconds));
+    }
+
     fn point(&self, point: Point, nanoseconds: u64, rejected: bool) {
         let labels = [point.name(), status(rejected), self.profile.as_str()];
         self.timings.point.with_label_values(&labels).observe(seconds(nanoseconds));
@@ -84,6 +96,7 @@ mod tests {
         let timing = Timing::new(&timings, "default-scheduler");
         timing.plugin("NodePorts", Point::Filter, 20_000, true);
         timing.point(Point::Filter, 300_000, false);
+        timing.hint("NodePorts", "NodeAdd", 2_000, true);
         let families = registry.gather();
         let labels = |name: &str| {
             let family = families.iter().find(|family| family.name() == name).expect("the family");
@@ -98,6 +111,10 @@ mod tests {
         assert_eq!(
             labels("scheduler_framework_extension_point_duration_seconds"),
             ["Filter", "default-scheduler", "Success"]
+        );
+        assert_eq!(
+            labels("scheduler_queueing_hint_execution_duration_seconds"),
+            ["NodeAdd", "Queue", "NodePorts"]
         );
     }
 }

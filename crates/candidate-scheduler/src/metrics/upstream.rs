@@ -160,6 +160,7 @@ mod tests {
             rejections: [(("NodePorts", "default-scheduler".to_owned()), 6)].into(),
             nodes: 7,
             pods: 8,
+            ..Waiting::default()
         };
         upstream.waiting(1, &waiting);
         let text = text(&registry);

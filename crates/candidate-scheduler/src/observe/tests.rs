@@ -93,5 +93,5 @@ fn the_controller_of_a_pod_is_read_with_it() {
     let seen = PodSeen::read(&serde_json::from_value(raw).expect("a pod"));
     assert!(seen.bound());
     let controller = seen.info.and_then(|info| info.spec.controller.clone());
-    assert_eq!(controller, Some((OwnerKind::ReplicaSet, "web".to_owned())));
+    assert_eq!(controller, Some((OwnerKind::ReplicaSet, "web".into())));
 }

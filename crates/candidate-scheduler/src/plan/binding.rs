@@ -22,8 +22,10 @@ impl Model {
         let uid = Arc::clone(&queued.pod.uid);
         if !self.snapshot.volumes_mut().assume(&plan) {
             // The plan was made just now from what is assumed just now.
+            *self.counts.storage_errors.entry("assume").or_default() += 1;
             return self.storage_failed(name, queued, "claims or volumes have changed", now);
         }
+        *self.counts.storage_plans.entry("add").or_default() += 1;
         self.under_way(name, queued);
         self.bindings.insert(name.clone(), Binding { uid, plan, deadline: None });
         self.write_storage(name, now);
@@ -107,12 +109,14 @@ impl Model {
     /// Counts no longer on what is not seen yet of a pod's storage. What was written stays.
     pub(super) fn forget_storage(&mut self, name: &Name) {
         if let Some(binding) = self.bindings.remove(name) {
+            *self.counts.storage_plans.entry("delete").or_default() += 1;
             self.snapshot.volumes_mut().forget(&binding.plan);
             self.memo.clear();
         }
     }
 
     fn give_up_storage(&mut self, name: &Name, problem: &str, now: u64) {
+        *self.counts.storage_errors.entry("bind").or_default() += 1;
         self.forget_storage(name);
         if let Some(queued) = self.pods.get_mut(name).and_then(Pod::taken_back) {
             self.storage_failed(name, queued, problem, now);

@@ -58,6 +58,11 @@ impl Pod {
         self.binding.take()
     }
 
+    /// Its binding is under way.
+    pub(super) fn is_binding(&self) -> bool {
+        self.binding.is_some()
+    }
+
     /// The scheduler name of a pod whose binding is under way.
     pub(super) fn scheduler(&self) -> &str {
         self.binding.as_ref().map_or("", |queued| &queued.pod.spec.scheduler_name)
@@ -232,6 +237,9 @@ impl Model {
                 }
             }
             Err(diagnosis) if diagnosis.error.is_some() => {
+                if diagnosis.failed == Some("VolumeBinding") {
+                    *self.counts.storage_errors.entry("predicate").or_default() += 1;
+                }
                 self.pod_failed(name, queued, diagnosis.message(), now);
             }
             Err(diagnosis) => {
@@ -321,6 +329,7 @@ impl Model {
     fn was_bound(&mut self, name: &Name, node: &str, now: u64) {
         let Some(queued) = self.pods.get_mut(name).and_then(|pod| pod.binding.take()) else { return };
         self.attempted(&queued, Ended::Scheduled, now);
+        self.counts.placed_after_flush += u64::from(queued.flushed);
         self.tell(name, &queued.pod.spec.scheduler_name, Ok(Arc::from(node)));
     }
 

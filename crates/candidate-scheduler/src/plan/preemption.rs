@@ -18,6 +18,8 @@ pub(super) struct Room {
     victims: Vec<Arc<str>>,
     /// Those that are not deleted yet.
     open: BTreeSet<Arc<str>>,
+    /// A call to ask one of them failed.
+    failed: bool,
 }
 
 impl Model {
@@ -103,6 +105,7 @@ impl Model {
 
     fn evict(&mut self, name: &Name, pod: &PodInfo, best: &Candidate) {
         self.counts.victims.push(best.victims.len());
+        self.counts.violations += u64::try_from(best.violations).unwrap_or_default();
         // Who is being deleted already is on its way.
         let evictions = best.victims.iter().filter(|victim| !victim.terminating).map(|victim| Eviction {
             victim: Name::new(&victim.namespace, &victim.name),
@@ -110,7 +113,7 @@ impl Model {
             node: Arc::clone(&best.node),
             preemptor: name.clone(),
             preemptor_uid: Arc::clone(&pod.uid),
-            scheduler: pod.spec.scheduler_name.clone(),
+            scheduler: pod.spec.scheduler_name.to_string(),
         });
         let evictions: Vec<_> = evictions.collect();
         if evictions.is_empty() {
@@ -120,6 +123,7 @@ impl Model {
             pod: name.clone(),
             victims: best.victims.iter().map(|victim| Arc::clone(&victim.uid)).collect(),
             open: evictions.iter().map(|eviction| Arc::clone(&eviction.uid)).collect(),
+            failed: false,
         };
         self.rooms.insert(Arc::clone(&pod.uid), room);
         self.snapshot.nominator_mut().begin(&pod.uid);
@@ -134,12 +138,12 @@ impl Model {
             | Outcome::Unknown
             | Outcome::Conflict
             | Outcome::NotFound
-            | Outcome::Denied(_) => self.eviction_ended(&eviction, now),
+            | Outcome::Denied(_) => self.eviction_ended(&eviction, outcome, now),
         }
     }
 
     pub(super) fn evict_ended(&mut self, eviction: Eviction, outcome: &Outcome, now: u64) {
-        self.eviction_ended(&eviction, now);
+        self.eviction_ended(&eviction, outcome, now);
         if let Outcome::Done { .. } = outcome {
             self.actions.push(Action::TellVictim(eviction));
         }
@@ -147,14 +151,17 @@ impl Model {
 
     /// One less to ask. Once all were asked the pod is tried again when they have gone; those that went meanwhile
     /// found it held back.
-    fn eviction_ended(&mut self, eviction: &Eviction, now: u64) {
+    fn eviction_ended(&mut self, eviction: &Eviction, outcome: &Outcome, now: u64) {
         let Some(room) = self.rooms.get_mut(&eviction.preemptor_uid) else { return };
+        // Who is gone already need not be asked.
+        room.failed |= !matches!(outcome, Outcome::Done { .. } | Outcome::NotFound);
         room.open.remove(&eviction.uid);
         if !room.open.is_empty() {
             return;
         }
         self.snapshot.nominator_mut().end(&eviction.preemptor_uid);
         let Some(room) = self.rooms.remove(&eviction.preemptor_uid) else { return };
+        *self.counts.evictions.entry(if room.failed { "error" } else { "success" }).or_default() += 1;
         if room.victims.iter().all(|victim| self.snapshot.pod(victim).is_none()) {
             let judge = Judge::new(&self.profiles, &self.snapshot);
             self.queue.retry(&Key::Pod(room.pod), now, judge);

@@ -47,6 +47,12 @@ pub struct Waiting {
     pub rejections: BTreeMap<(&'static str, String), usize>,
     pub nodes: usize,
     pub pods: usize,
+    /// Pods whose binding is under way.
+    pub binding: usize,
+    /// Events that pods which are being tried have to be asked about, by kind.
+    pub events: BTreeMap<&'static str, usize>,
+    /// How often each plugin was asked at which extension point, by scheduler name, since the last time.
+    pub evaluations: BTreeMap<(&'static str, &'static str, String), u64>,
 }
 
 impl Model {
@@ -64,12 +70,19 @@ impl Model {
             incoming: self.queue.incoming(),
             nodes: self.snapshot.node_count(),
             pods: self.snapshot.pods().count(),
+            binding: self.pods.values().filter(|pod| pod.is_binding()).count(),
+            events: self.queue.events(),
+            evaluations: self
+                .profiles
+                .evaluations()
+                .map(|(profile, (plugin, point, count))| ((plugin, point.name(), profile.to_owned()), count))
+                .collect(),
         }
     }
 
     pub(super) fn attempted(&mut self, queued: &Queued<Key>, ended: Ended, now: u64) {
         self.attempts.push(Attempt {
-            profile: queued.pod.spec.scheduler_name.clone(),
+            profile: queued.pod.spec.scheduler_name.to_string(),
             ended,
             attempts: queued.attempts,
             took_ms: now.saturating_sub(queued.taken),

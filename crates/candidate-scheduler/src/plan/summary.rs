@@ -124,8 +124,8 @@ fn common_labels(nodes: &[&Node]) -> BTreeMap<String, String> {
     for node in nodes {
         for (key, value) in &node.info.labels {
             values.entry(key).or_default().insert(value);
-            if **value == *node.info.name {
-                naming.insert(key.as_str());
+            if *value == *node.info.name {
+                naming.insert(key);
             }
         }
     }

@@ -62,7 +62,7 @@ fn fitted(raw: &Arc<PodInfo>, spec: &Arc<PodSpec>, sample: &Labels) -> Arc<PodIn
     if raw.spec.labels != *sample {
         let mut own = (*spec).clone();
         own.labels.retain(|key, value| sample.get(key) != Some(value));
-        own.labels.extend(raw.spec.labels.clone());
+        own.labels.extend(&raw.spec.labels);
         spec = Arc::new(own);
     }
     Arc::new(PodInfo { spec, ..(**raw).clone() })

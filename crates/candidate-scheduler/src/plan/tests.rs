@@ -558,7 +558,7 @@ fn a_pod_of_another_scheduler_counts_once_it_is_bound() {
     let other = |node: Option<&str>| {
         let mut pod = pod("x", false, node);
         let info = Arc::make_mut(pod.info.as_mut().expect("a pod"));
-        Arc::make_mut(&mut info.spec).scheduler_name = "default-scheduler".to_owned();
+        Arc::make_mut(&mut info.spec).scheduler_name = "default-scheduler".into();
         pod
     };
     bench.pod(other(None));

@@ -100,7 +100,7 @@ impl Make<'_> {
         if random.chance(theme.sociable) {
             spec["topologySpreadConstraints"] = spread(random, &labels);
         }
-        if let Some(claims) = self.claims.filter(|_| random.chance(30)) {
+        if let Some(claims) = self.claims.filter(|_| random.chance(if theme.live { 75 } else { 30 })) {
             let volumes = of_pod(random, claims, namespace);
             if !volumes.is_empty() {
                 spec["volumes"] = json!(volumes);

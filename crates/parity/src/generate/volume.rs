@@ -46,7 +46,8 @@ pub(super) fn add(random: &mut Random, theme: &Theme, document: &mut Map<String,
         volume_list.extend(pair.volume);
     }
     // Volumes that wait for a claim.
-    for index in 0..random.between(0, 3 + theme.nodes / 20) {
+    let free = if theme.live { random.between(4, 12) } else { random.between(0, 3 + theme.nodes / 20) };
+    for index in 0..free {
         volume_list.push(free_volume(random, theme, index));
     }
     let nodes = csi_nodes(random, theme);
@@ -93,28 +94,33 @@ fn drivers(random: &mut Random) -> Vec<Value> {
     vec![plain, json!({"metadata": {"name": COUNTING}, "spec": {"storageCapacity": random.chance(85)}})]
 }
 
+/// In which states claims are.
+const KINDS: &[&str] = &[
+    "waiting",
+    "waiting",
+    "counting",
+    "local",
+    "local",
+    "bound",
+    "bound",
+    "bound",
+    "zone",
+    "zone",
+    "immediate",
+    "prebound",
+    "lost",
+    "deleted",
+    "no class",
+];
+/// The same where most are to be bound yet.
+const UNBOUND: &[&str] = &["waiting", "waiting", "waiting", "counting", "local", "local", "bound", "zone"];
+
 fn size(random: &mut Random) -> &'static str {
     random.pick(&["1Gi", "5Gi", "10Gi", "20Gi", "1500M"])
 }
 
 fn pair(random: &mut Random, theme: &Theme, namespace: &str, index: usize) -> Pair {
-    let kind = random.pick(&[
-        "waiting",
-        "waiting",
-        "counting",
-        "local",
-        "local",
-        "bound",
-        "bound",
-        "bound",
-        "zone",
-        "zone",
-        "immediate",
-        "prebound",
-        "lost",
-        "deleted",
-        "no class",
-    ]);
+    let kind = random.pick(if theme.live { UNBOUND } else { KINDS });
     let class = match kind {
         "counting" | "local" | "immediate" => kind,
         "no class" => "missing",

@@ -46,7 +46,7 @@ impl Machine {
         // What a pod takes where it is bound is shown by the summary before long.
         match (answer, ask.load, &wish) {
             (Answer::Waiting, Load::No, Some(wish)) => {
-                target.load(uid, wish.info.spec.request_list());
+                target.load(uid, &wish.info.spec.request_list());
                 ask.load = Load::Open;
             }
             (Answer::Reserved, Load::Open, Some(_)) => {

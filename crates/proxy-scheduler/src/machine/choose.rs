@@ -108,6 +108,7 @@ impl Machine {
         let Some(wish) = pod.wish() else { return Vec::new() };
         let scores: BTreeMap<Id, i64> = self.ranker.judge(&wish.info).fit.into_iter().collect();
         let mut choices = Vec::with_capacity(scores.len());
+        let request = wish.info.spec.request_list();
         for (id, score) in scores {
             let Some(target) = self.targets.get(&id) else { continue };
             if !target.serves(&pod.seen.name.namespace) || self.claims_refuse(uid, &id).is_some() {
@@ -116,7 +117,7 @@ impl Machine {
             let preference = &wish.preference;
             let place = preference.order.iter().position(|name| **name == *target.seen.name);
             let order = (place.unwrap_or(preference.order.len()), target.seen.order);
-            let (fits, share) = target.room(wish.info.spec.request_list());
+            let (fits, share) = target.room(&request);
             let score = Reverse(score * POINT + share);
             choices.push(Choice { silent: target.is_shunned(now), order, full: !fits, used: 0, score, id });
         }

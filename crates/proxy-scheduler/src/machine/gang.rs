@@ -320,7 +320,7 @@ impl Machine {
         let usable = |id: &Id| self.targets.get(id).is_some_and(|target| target.fault(now).is_none());
         let least = gang.least.unwrap_or(1);
         let roomy = |id: &Id| {
-            self.targets.get(id).is_some_and(|target| target.has_room_for(info.spec.request_list(), least))
+            self.targets.get(id).is_some_and(|target| target.has_room_for(&info.spec.request_list(), least))
         };
         let choices = self.ranked_alone(uid, now).into_iter();
         let open = choices.filter(|choice| !gang.tried.contains(&choice.id) && usable(&choice.id));

@@ -270,7 +270,7 @@ impl Machine {
                         && target.is_fresh()
                         && !target.is_shunned(now)
                         && target.summary.is_some()
-                        && target.room(free.spec.request_list()).0
+                        && target.room(&free.spec.request_list()).0
                 })
         })
     }

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use thin_vec::ThinVec;
+
 use crate::pod::{Policy, SpreadConstraint, Weighted};
 use crate::selector::NodeTerm;
+use crate::text::shared;
 
 /// Arguments of every plugin that has some.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,8 +88,8 @@ impl Default for BalanceArgs {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeAffinityArgs {
     /// One of the terms must match.
-    pub required: Option<Vec<NodeTerm>>,
-    pub preferred: Vec<Weighted<NodeTerm>>,
+    pub required: Option<ThinVec<NodeTerm>>,
+    pub preferred: ThinVec<Weighted<NodeTerm>>,
 }
 
 /// `PodTopologySpreadArgs`: the constraints of pods that have none of their own.
@@ -103,7 +106,7 @@ impl Default for SpreadArgs {
     fn default() -> Self {
         let prefer = |topology_key: &str, max_skew| SpreadConstraint {
             max_skew,
-            topology_key: topology_key.to_owned(),
+            topology_key: shared(topology_key),
             required: false,
             selector: None,
             min_domains: 1,

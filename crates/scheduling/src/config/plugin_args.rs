@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use thin_vec::ThinVec;
+
 use crate::config::plugins::is_known;
 use crate::config::read::Problems;
 use crate::config::{
@@ -9,8 +11,8 @@ use crate::config::{
     ScoringStrategy, ShapePoint, SpreadArgs, VolumeArgs,
 };
 use crate::field::{Field, FieldError};
+use crate::labels::Labels;
 use crate::pod::{SpreadConstraint, node_terms, preferred_nodes};
-use crate::selector::Labels;
 
 /// Reads the arguments of all plugins.
 pub(super) fn read(list: &Field<'_>, problems: &mut Problems) -> PluginArgs {
@@ -205,7 +207,7 @@ fn node_affinity(args: &Field<'_>, problems: &mut Problems) -> NodeAffinityArgs 
         ],
     );
     let required = problems.or(node_terms(&hard), None);
-    let preferred = problems.or(preferred_nodes(&added), Vec::new());
+    let preferred = problems.or(preferred_nodes(&added), ThinVec::new());
     let terms = hard.get("nodeSelectorTerms");
     for (index, term) in required.iter().flatten().enumerate() {
         if term.is_malformed() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::PluginArgs;
 use crate::devices::ClaimPlan;
 use crate::framework::share::Share;
-use crate::framework::timing::{Lap, Point, Stopwatch, Watch};
+use crate::framework::timing::{Lap, Point, Stopwatch, Tally, Watch};
 use crate::framework::{
     Code, Cycle, Diagnosis, Event, NodeFilter, NodeRefusal, Nomination, Plugin, PostFilter, PreFilter,
     QueueSort, Refusal, Rejection, Trials,
@@ -19,6 +19,13 @@ use crate::volumes::VolumePlan;
 pub(super) struct Entry {
     pub(super) plugin: Box<dyn Plugin>,
     pub(super) weight: i64,
+    pub(super) tally: Tally,
+}
+
+impl Entry {
+    fn new((plugin, weight): (Box<dyn Plugin>, i64)) -> Self {
+        Self { plugin, weight, tally: Tally::default() }
+    }
 }
 
 /// A set of plugins in their order, and the cycle that asks them.
@@ -47,7 +54,7 @@ impl FrameworkBuilder {
     /// Adds a plugin after the others. Its scores are multiplied by `weight`.
     #[must_use]
     pub fn with(mut self, plugin: Box<dyn Plugin>, weight: i64) -> Self {
-        self.entries.push(Entry { plugin, weight });
+        self.entries.push(Entry::new((plugin, weight)));
         self
     }
 
@@ -110,19 +117,19 @@ impl Framework {
     /// All plugins of this crate, with upstream's order and weights.
     pub fn builder() -> FrameworkBuilder {
         let plugins = plugins::all(&PluginArgs::default());
-        let entries = plugins.into_iter().map(|(plugin, weight)| Entry { plugin, weight }).collect();
+        let entries = plugins.into_iter().map(Entry::new).collect();
         FrameworkBuilder { entries, sort: Box::new(plugins::PrioritySort) }
     }
 
     /// These plugins with the weights of their scores, in this order.
     pub(crate) fn of(plugins: Vec<(Box<dyn Plugin>, i64)>) -> Self {
-        let entries = plugins.into_iter().map(|(plugin, weight)| Entry { plugin, weight }).collect();
+        let entries = plugins.into_iter().map(Entry::new).collect();
         FrameworkBuilder { entries, sort: Box::new(plugins::PrioritySort) }.build()
     }
 
     /// Adds a plugin after the others. Its scores are multiplied by `weight`.
     pub fn push(&mut self, plugin: Box<dyn Plugin>, weight: i64) {
-        self.entries.push(Entry { plugin, weight });
+        self.entries.push(Entry::new((plugin, weight)));
     }
 
     /// Measures what plugins take in [`Framework::schedule`].
@@ -139,6 +146,16 @@ impl Framework {
     /// Names of the plugins in their order.
     pub fn plugins(&self) -> impl Iterator<Item = &'static str> {
         self.entries.iter().map(|entry| entry.plugin.name())
+    }
+
+    /// How often each plugin was asked in [`Framework::schedule`] since the last call, once a cycle. Not counted are
+    /// nodes, nor answers that were kept.
+    pub fn evaluations(&self) -> impl Iterator<Item = (&'static str, Point, u64)> {
+        let counts = |entry: &Entry| {
+            let plugin = entry.plugin.name();
+            entry.tally.take().map(move |(point, count)| (plugin, point, count)).collect::<Vec<_>>()
+        };
+        self.entries.iter().flat_map(counts)
     }
 
     /// May the pod enter the queue at all?
@@ -176,7 +193,7 @@ impl Framework {
             Err((plugins, rejection)) if rejection.code == Code::Error => {
                 let plugin = plugins.first().copied().unwrap_or_default();
                 let what = format!("PreFilter plugin {plugin:?}");
-                return Err(failed(&diagnosis, &what, &rejection.reasons));
+                return Err(failed(&diagnosis, (plugin, &what), &rejection.reasons));
             }
             Err((plugins, rejection)) => {
                 diagnosis.pre_filter = Some(rejection.reasons.join(", "));
@@ -191,7 +208,7 @@ impl Framework {
         let error = diagnosis.refused.iter().find(|node| node.refusal.code == Code::Error);
         if let Some(NodeRefusal { refusal, .. }) = error.cloned() {
             let what = format!("{:?} filter plugin", refusal.plugin);
-            return Err(failed(&diagnosis, &what, &refusal.reasons));
+            return Err(failed(&diagnosis, (refusal.plugin, &what), &refusal.reasons));
         }
         if feasible.is_empty() {
             diagnosis.plugins = diagnosis.refused.iter().map(|node| node.refusal.plugin).collect();
@@ -273,7 +290,13 @@ impl Framework {
             return matches!(event, Event::Node { change, .. } if change.added);
         }
         let mut rejecting = self.entries.iter().filter(|entry| rejected_by.contains(entry.plugin.name()));
-        rejecting.any(|entry| entry.plugin.hint(event, cycle))
+        rejecting.any(|entry| {
+            let ask = || entry.plugin.hint(event, cycle);
+            match &self.watch {
+                Some(watch) => watch.hint((entry.plugin.name(), event.label()), ask),
+                None => ask(),
+            }
+        })
     }
 
     /// Is `event` a reason to ask the plugin `gate` again, which has held a pod back?
@@ -400,7 +423,7 @@ impl Framework {
         let mut totals = vec![0i64; feasible.len()];
         // With one feasible node there is nothing to choose.
         if feasible.len() > 1 {
-            for Entry { plugin, weight } in &self.entries {
+            for Entry { plugin, weight, .. } in &self.entries {
                 let Some(scorer) = plugin.pre_score(cycle, feasible) else { continue };
                 let mut scores: Vec<_> = feasible.iter().map(|node| scorer.score(node)).collect();
                 scorer.normalize(&mut scores);
@@ -443,9 +466,14 @@ fn nominated<'a>(
 }
 
 /// A plugin could not judge. What others said does not count.
-fn failed(diagnosis: &Diagnosis, plugin: &str, reasons: &[Cow<'static, str>]) -> Box<Diagnosis> {
-    let error = Some(format!("running {plugin}: {}", reasons.join(", ")));
-    Box::new(Diagnosis { node_count: diagnosis.node_count, error, ..Diagnosis::default() })
+fn failed(
+    diagnosis: &Diagnosis,
+    (plugin, what): (&'static str, &str),
+    reasons: &[Cow<'static, str>],
+) -> Box<Diagnosis> {
+    let error = Some(format!("running {what}: {}", reasons.join(", ")));
+    let node_count = diagnosis.node_count;
+    Box::new(Diagnosis { node_count, error, failed: Some(plugin), ..Diagnosis::default() })
 }
 
 /// The nodes that plugins restricted the pod to have none in common.

@@ -37,6 +37,8 @@ pub struct Diagnosis {
     pub node_count: usize,
     /// Set if a plugin could not judge: the pod failed, rather than that it was refused.
     pub error: Option<String>,
+    /// That plugin.
+    pub failed: Option<&'static str>,
     /// Set if the answer was no before single nodes were looked at.
     pub pre_filter: Option<String>,
     /// Nodes that were asked.

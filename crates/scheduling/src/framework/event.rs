@@ -99,10 +99,11 @@ pub struct PodChange {
 impl PodChange {
     pub fn between(old: &PodInfo, new: &PodInfo) -> Self {
         let (was, is) = (&old.spec, &new.spec);
+        let (asked, asks) = (was.request_list(), is.request_list());
         let change = Self {
             labels: was.labels != is.labels,
-            scaled_down: less(was.request_list(), is.request_list()),
-            scaled_up: less(is.request_list(), was.request_list()),
+            scaled_down: less(&asked, &asks),
+            scaled_up: less(&asks, &asked),
             ungated: !was.gates.is_empty() && is.gates.is_empty(),
             tolerations: was.tolerations != is.tolerations,
             claims: old.generated != new.generated,

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::framework::{Cycle, Diagnosis, Event, Framework, Refusal, Selection};
+use crate::framework::{Cycle, Diagnosis, Event, Framework, Point, Refusal, Selection};
 use crate::pod::PodInfo;
 use crate::snapshot::Snapshot;
 
@@ -29,6 +29,12 @@ impl Profiles {
     /// Adds or replaces the framework of one scheduler name.
     pub fn set(&mut self, scheduler_name: impl Into<String>, framework: Framework) {
         self.by_name.insert(scheduler_name.into(), framework);
+    }
+
+    /// How often each plugin was asked since the last call, by scheduler name; see [`Framework::evaluations`].
+    pub fn evaluations(&self) -> impl Iterator<Item = (&str, (&'static str, Point, u64))> {
+        let named = self.by_name.iter().map(|(name, framework)| (name.as_str(), framework));
+        named.flat_map(|(name, framework)| framework.evaluations().map(move |count| (name, count)))
     }
 
     /// Every framework that has a scheduler name, with it.

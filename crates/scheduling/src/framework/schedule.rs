@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::framework::cache::{Cache, Class, Judges, REFUSED, Raw};
+use crate::framework::cache::{Cache, Class, Judges, Raw};
 use crate::framework::cycle::Entry;
 use crate::framework::timing::{Lap, Point, Timed, Watch};
 use crate::framework::{Cycle, Diagnosis, Framework, NodeFilter, NodeScore, PreFilter, Ranked, Scale, Scope};
@@ -26,6 +26,7 @@ struct Panel<'a> {
 impl Entry {
     /// What the plugin says of the pod, measured together with the filter that results.
     fn pre_filter<'a>(&'a self, cycle: Cycle<'a>, lap: Option<&'a Lap<'a>>) -> PreFilter<'a> {
+        self.tally.count(Point::PreFilter);
         let Some(lap) = lap else { return self.plugin.pre_filter(cycle) };
         let name = self.plugin.name();
         let rejects = |answer: &PreFilter<'_>| matches!(answer, PreFilter::Reject(_));
@@ -45,6 +46,7 @@ impl Entry {
         feasible: &'a [&'a Node],
         lap: Option<&'a Lap<'a>>,
     ) -> Option<Box<dyn NodeScore + 'a>> {
+        self.tally.count(Point::PreScore);
         let Some(lap) = lap else { return self.plugin.pre_score(cycle, feasible) };
         let name = self.plugin.name();
         let score = || self.plugin.pre_score(cycle, feasible);
@@ -88,8 +90,7 @@ impl Framework {
                 panel.choose(cycle, &class, &nodes)
             }
             None => {
-                let mut fresh = Class::new(&cycle.pod.spec);
-                let class = cache.class(&cycle.pod.spec).unwrap_or(&mut fresh);
+                let class = cache.class(&cycle.pod.spec);
                 class.refresh(&panel.judges, cycle.snapshot);
                 panel.choose_any(cycle.snapshot, cycle, class)
             }
@@ -119,6 +120,9 @@ impl Framework {
                     Some(filter)
                 }
             };
+            if filter.is_some() {
+                entry.tally.count(Point::Filter);
+            }
             if filter.as_ref().is_some_and(|filter| filter.may_fail()) {
                 return None;
             }
@@ -163,16 +167,16 @@ impl Panel<'_> {
         &self,
         snapshot: &'a Snapshot,
         cycle: Cycle<'_>,
-        class: &Class,
+        class: &mut Class,
     ) -> Option<(&'a Node, i64)> {
-        let scaling = Scaling::new(&self.judges, class);
         let asked = !self.filters.is_empty() || !self.preferring.is_empty() || !self.promised.is_empty();
+        let best = if asked { None } else { class.best() };
+        let class = &*class;
+        let scaling = Scaling::new(&self.judges, class);
         if !asked && scaling.columns.is_empty() {
-            let max = class.fixed.iter().copied().max().filter(|max| *max != REFUSED)?;
-            let slot = class.fixed.iter().position(|score| *score == max)?;
+            let (slot, max, others) = best?;
             // With one feasible node there is nothing to choose.
-            let alone = class.feasible().nth(1).is_none();
-            return Some((snapshot.node_at(slot)?, if alone { 0 } else { max + scaling.constant }));
+            return Some((snapshot.node_at(slot)?, if others { max + scaling.constant } else { 0 }));
         }
         let feasible = class.feasible().filter_map(|slot| snapshot.node_at(slot));
         let feasible: Vec<_> = feasible.filter(|node| self.admits(node)).collect();

@@ -313,6 +313,44 @@ impl Stopwatch for Counter {
         assert!(nanoseconds > 0, "{point:?} took no time");
         self.seen.lock().expect("not poisoned").push(("all", point, rejected));
     }
+
+    fn hint(&self, plugin: &'static str, event: &'static str, nanoseconds: u64, again: bool) {
+        assert!(nanoseconds > 0 && event == "NodeAdd", "{plugin} {event}");
+        self.seen.lock().expect("not poisoned").push((plugin, Point::PostFilter, again));
+    }
+}
+
+#[test]
+fn answers_to_events_are_measured_plugin_by_plugin() {
+    let counter = Arc::new(Counter::default());
+    let mut framework = Framework::builder().build();
+    framework.measure(Arc::<Counter>::clone(&counter));
+    let (pod, snapshot) = (pod("p", cpu("1")), three());
+    let node = Arc::new(node("n9", "8"));
+    let change = crate::snapshot::NodeChange { added: true, ..Default::default() };
+    let event = Event::Node { old: None, node, change };
+    let rejected_by = ["NodeAffinity", "NodeResourcesFit"].into();
+    assert!(framework.hint(&event, Cycle { pod: &pod, snapshot: &snapshot }, &rejected_by));
+    // Whoever comes after a plugin that says yes is not asked.
+    let seen = std::mem::take(&mut *counter.seen.lock().expect("not poisoned"));
+    assert_eq!(seen, [("NodeAffinity", Point::PostFilter, true)]);
+}
+
+#[test]
+fn how_often_plugins_are_asked_is_counted_once_a_cycle() {
+    let framework = Framework::builder().build();
+    let (pod, snapshot, mut cache) = (pod("p", cpu("1")), three(), Cache::default());
+    for _ in 0..3 {
+        drop(framework.schedule(&mut cache, &pod, &snapshot));
+    }
+    let count = |counts: &[(&str, Point, u64)], what| {
+        counts.iter().find(|(plugin, point, _)| (*plugin, *point) == what).map_or(0, |(.., count)| *count)
+    };
+    let counts: Vec<_> = framework.evaluations().collect();
+    assert_eq!(count(&counts, ("NodeResourcesFit", Point::Filter)), 3);
+    assert_eq!(count(&counts, ("NodePorts", Point::PreFilter)), 3);
+    assert_eq!(count(&counts, ("NodePorts", Point::Filter)), 0);
+    assert_eq!(framework.evaluations().count(), 0);
 }
 
 /// What was measured while a pod was scheduled so often.

@@ -44,6 +44,27 @@ pub trait Stopwatch: Send + Sync {
 
     /// What all plugins of a profile took at one point in one cycle.
     fn point(&self, point: Point, nanoseconds: u64, rejected: bool);
+
+    /// What a plugin took to say whether an event, known by its name, is a reason to try a pod again, and whether it is.
+    fn hint(&self, plugin: &'static str, event: &'static str, nanoseconds: u64, again: bool);
+}
+
+/// How often a plugin was asked at each of the [`Point`]s since that was last read, once a cycle.
+#[derive(Debug, Default)]
+pub(super) struct Tally([AtomicU64; Point::ALL.len()]);
+
+impl Tally {
+    pub(super) fn count(&self, point: Point) {
+        if let Some(count) = self.0.get(point as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Those that are not zero; they are, afterwards.
+    pub(super) fn take(&self) -> impl Iterator<Item = (Point, u64)> {
+        let counts = self.0.iter().map(|count| count.swap(0, Ordering::Relaxed));
+        Point::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0)
+    }
 }
 
 /// One cycle in so many is measured, as upstream does.
@@ -64,6 +85,18 @@ impl fmt::Debug for Watch {
 impl Watch {
     pub(super) fn new(stopwatch: Arc<dyn Stopwatch>) -> Self {
         Self { stopwatch, cycles: AtomicU64::new(0) }
+    }
+
+    /// Measures a plugin's answer to an event.
+    pub(super) fn hint(
+        &self,
+        (plugin, event): (&'static str, &'static str),
+        ask: impl FnOnce() -> bool,
+    ) -> bool {
+        let begin = self.stopwatch.now();
+        let again = ask();
+        self.stopwatch.hint(plugin, event, self.stopwatch.now().saturating_sub(begin), again);
+        again
     }
 
     /// The measurement of a cycle that begins, if it is one of those that are measured.

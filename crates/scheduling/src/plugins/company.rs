@@ -2,9 +2,9 @@ use std::borrow::Cow;
 
 use crate::config::CompanyArgs;
 use crate::framework::{Cycle, Event, MAX_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, Rejection};
+use crate::labels::Labels;
 use crate::node::NodeInfo;
 use crate::pod::{AffinityTerm, PodInfo, Weighted};
-use crate::selector::Labels;
 use crate::snapshot::{Attitude, Counts, Group, Node, Snapshot, StandingTerm, Topology};
 
 /// Keeps pods near the pods that they want, and apart from those that they, or those, do not want.
@@ -30,7 +30,7 @@ fn is_about(term: &AffinityTerm, labels: &Labels, (name, namespace): (&str, Opti
     let by_label = term.namespace_selector.as_ref().is_some_and(|selector| {
         selector.is_empty() || namespace.is_some_and(|labels| selector.matches(labels))
     });
-    let in_namespace = by_label || term.namespaces.contains(name);
+    let in_namespace = by_label || term.namespaces.iter().any(|known| known.as_str() == name);
     in_namespace && term.selector.as_ref().is_some_and(|selector| selector.matches(labels))
 }
 
@@ -364,11 +364,12 @@ impl Plugin for InterPodAffinity {
                 !shuns.is_empty() || wants.iter().any(|term| node.labels.contains_key(&term.topology_key))
             }
             Event::Node { old: Some(old), node, change } if change.labels => {
-                let value =
-                    |node: &NodeInfo, term: &AffinityTerm| node.labels.get(&term.topology_key).cloned();
-                let moved = |term: &AffinityTerm| value(old, term) != value(node, term);
-                wants.iter().any(|term| moved(term) && value(node, term).is_some())
-                    || shuns.iter().any(|term| moved(term) && value(old, term).is_some())
+                let has = |node: &NodeInfo, term: &AffinityTerm| node.labels.contains_key(&term.topology_key);
+                let moved = |term: &AffinityTerm| {
+                    old.labels.get(&term.topology_key) != node.labels.get(&term.topology_key)
+                };
+                wants.iter().any(|term| moved(term) && has(node, term))
+                    || shuns.iter().any(|term| moved(term) && has(old, term))
             }
             // Whom a selector of namespaces means may be another now.
             Event::Namespace => true,

@@ -190,11 +190,10 @@ impl Plugin for NodeResourcesFit {
         cycle: Cycle<'a>,
         _feasible: &'a [&'a Node],
     ) -> Option<Box<dyn NodeScore + 'a>> {
-        let request = &cycle.pod.spec.requests.scoring;
-        let asks = self.args.resources.iter().map(|resource| Ask {
-            kind: Kind::of(&resource.name),
-            weight: resource.weight,
-            request: request.amount(&resource.name),
+        let requests = &cycle.pod.spec.requests;
+        let asks = self.args.resources.iter().map(|resource| {
+            let kind = Kind::of(&resource.name);
+            Ask { kind, weight: resource.weight, request: requests.to_score(kind) }
         });
         let asks = asks.filter(|ask| counts(ask.kind, ask.request)).collect();
         Some(Box::new(Allocation { strategy: &self.args.strategy, asks }))

@@ -163,7 +163,7 @@ fn what_a_device_class_stands_for_is_refused_in_words_where_the_node_does_not_co
 #[test]
 fn a_node_that_counts_a_resource_gives_it_whatever_class_stands_for_it() {
     let mut info = node("n1", json!({}), json!({}));
-    info.room.scalars.insert(Arc::from("example.com/gpu"), 1);
+    info.room.scalars.insert("example.com/gpu", 1);
     let mut snapshot = one(info, &[]);
     snapshot.set_device_class(device_class(Some("example.com/gpu")));
     check(asking("example.com/gpu", "1"), &snapshot, Ok(()));
@@ -177,7 +177,7 @@ fn a_node_that_counts_a_resource_gives_it_whatever_class_stands_for_it() {
 #[test]
 fn what_was_kept_of_nodes_ends_when_a_device_class_comes_or_goes() {
     let mut info = node("n1", json!({}), json!({}));
-    info.room.scalars.insert(Arc::from("example.com/gpu"), 1);
+    info.room.scalars.insert("example.com/gpu", 1);
     let mut snapshot = one(info, &[]);
     snapshot.set_node(NodeInfo { name: Arc::from("n2"), ..node("n2", json!({}), json!({})) });
     let (framework, mut cache) = (Framework::builder().build(), Cache::default());

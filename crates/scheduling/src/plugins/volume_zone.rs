@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use crate::framework::{Cycle, Event, Plugin, PreFilter, Rejection};
+use crate::labels::Labels;
 use crate::pod::PodInfo;
-use crate::selector::Labels;
 use crate::snapshot::{Node, Snapshot};
 use crate::volumes::{BETA_REGION, BETA_ZONE, BindingMode, REGION, StorageEvent, ZONE, ZONE_LABELS};
 
@@ -49,7 +49,7 @@ fn is_in((key, values): &Zone, labels: &Labels) -> bool {
         BETA_REGION => REGION,
         other => other,
     };
-    labels.get(*key).or_else(|| labels.get(newer)).is_some_and(|value| values.contains(value))
+    labels.get(key).or_else(|| labels.get(newer)).is_some_and(|value| values.contains(value))
 }
 
 impl Plugin for VolumeZone {
@@ -65,7 +65,7 @@ impl Plugin for VolumeZone {
         };
         PreFilter::Filter(Box::new(move |node: &Node| {
             let labels = &node.info.labels;
-            let somewhere = ZONE_LABELS.iter().any(|key| labels.contains_key(*key));
+            let somewhere = ZONE_LABELS.iter().any(|key| labels.contains_key(key));
             if !somewhere || zones.iter().all(|zone| is_in(zone, labels)) {
                 return Ok(());
             }

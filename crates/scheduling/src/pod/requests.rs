@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 
 use crate::field::{Field, FieldError};
 use crate::quantity::Quantity;
-use crate::resources::{ResourceList, Resources, add_list, is_pod_level, max_list};
+use crate::resources::{Kind, ResourceList, Resources, add_list, is_pod_level, max_list};
 
 /// What scoring assumes of a container that names no CPU or memory.
 const DEFAULT_MILLI_CPU: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
-/// A pod's requests, as each reader wants them.
+/// A pod's requests, as each reader wants them. What follows from other parts is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Requests {
-    /// Exact.
-    pub(crate) list: ResourceList,
     /// In integers; what filters compare and nodes sum up.
     pub(crate) total: Resources,
     /// CPU (milli) and memory with defaults for what containers leave out; what nodes sum up for scoring.
     pub(crate) non_zero: (i64, i64),
-    /// Every resource, with those defaults but without pod-level requests; what scoring adds for the incoming pod.
-    pub(crate) scoring: Resources,
+    /// The exact amounts, where the total rounds them or leaves one out.
+    exact: Option<Box<ResourceList>>,
+    /// Every resource, with those defaults but without pod-level requests, where that is something else.
+    scoring: Option<Box<Resources>>,
 }
 
 impl Requests {
@@ -29,12 +29,55 @@ impl Requests {
         let list = pod.requests(&ResourceList::new(), true);
         let defaults = defaults(&pod, &list);
         let non_zero = if defaults.is_empty() { list.clone() } else { pod.requests(&defaults, true) };
-        let scoring = pod.requests(&every_default(), false);
-        Ok(Self {
+        let scoring =
+            if pod.has_pod_level() { pod.requests(&every_default(), false) } else { non_zero.clone() };
+        let mut requests = Self {
             total: Resources::from_list(&list),
             non_zero: cpu_and_memory(&non_zero),
-            scoring: Resources::from_list(&scoring),
-            list,
+            exact: None,
+            scoring: None,
+        };
+        requests.exact = (requests.list() != list).then(|| Box::new(list));
+        let scoring = Resources::from_list(&scoring);
+        let plain = requests.scores(&scoring);
+        requests.scoring = (!plain).then(|| Box::new(scoring));
+        Ok(requests)
+    }
+
+    /// True if [`Self::to_score`] says so without help.
+    fn scores(&self, scoring: &Resources) -> bool {
+        let (milli_cpu, memory) = self.non_zero;
+        *scoring == Resources { milli_cpu, memory, ..self.total.clone() }
+    }
+
+    /// Of a resource, what scoring adds for the incoming pod.
+    pub(crate) fn to_score(&self, kind: Kind<'_>) -> i64 {
+        match (&self.scoring, kind) {
+            (Some(scoring), kind) => scoring.of(kind),
+            (None, Kind::Cpu) => self.non_zero.0,
+            (None, Kind::Memory) => self.non_zero.1,
+            (None, other) => self.total.of(other),
+        }
+    }
+
+    /// The exact amounts.
+    pub(crate) fn list(&self) -> ResourceList {
+        match &self.exact {
+            Some(list) => (**list).clone(),
+            None => self
+                .total
+                .asks()
+                .map(|(kind, amount)| (kind.name().to_owned(), kind.quantity(amount)))
+                .collect(),
+        }
+    }
+
+    /// By how much the exact amounts differ from the total, resource by resource.
+    pub(crate) fn rounded(&self) -> impl Iterator<Item = (&str, Quantity)> {
+        let exact = self.exact.iter().flat_map(|list| list.iter());
+        exact.map(|(name, amount)| {
+            let kind = Kind::of(name);
+            (name.as_str(), amount - &kind.quantity(self.total.of(kind)))
         })
     }
 }

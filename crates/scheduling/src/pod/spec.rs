@@ -1,19 +1,23 @@
 use std::collections::{BTreeSet, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
 
+use thin_vec::ThinVec;
+
 use crate::field::{Field, FieldError};
+use crate::labels::Labels;
 use crate::pod::PodVolume;
 use crate::pod::requests::Requests;
 use crate::resources::{ResourceList, Resources};
-use crate::selector::{LabelSelector, Labels, NodeTerm};
+use crate::selector::{LabelSelector, NodeTerm};
 use crate::snapshot::OwnerKind;
+use crate::text::{Text, exact, shared};
 
 /// A port of the node that a pod takes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
     /// `0.0.0.0` stands for every address.
-    pub ip: String,
-    pub protocol: String,
+    pub ip: Text,
+    pub protocol: Text,
     pub port: i64,
 }
 
@@ -38,11 +42,11 @@ pub enum Operator {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Toleration {
     /// Empty: every key.
-    pub key: String,
+    pub key: Text,
     pub operator: Operator,
-    pub value: String,
+    pub value: Text,
     /// Empty: every effect.
-    pub effect: String,
+    pub effect: Text,
 }
 
 impl Toleration {
@@ -60,7 +64,7 @@ impl Toleration {
     }
 
     fn parse(field: &Field<'_>) -> Result<Self, FieldError> {
-        let text = |key: &str| field.get(key).text().map(|text| text.unwrap_or_default().to_owned());
+        let text = |key: &str| field.get(key).text().map(|text| shared(text.unwrap_or_default()));
         let operator = match field.get("operator").text()? {
             None | Some("" | "Equal") => Operator::Equal,
             Some("Exists") => Operator::Exists,
@@ -87,7 +91,7 @@ pub enum Policy {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SpreadConstraint {
     pub max_skew: i64,
-    pub topology_key: String,
+    pub topology_key: Text,
     /// `DoNotSchedule`; otherwise it is a preference.
     pub required: bool,
     /// `matchLabelKeys` is merged in. None matches nothing.
@@ -122,9 +126,9 @@ impl SpreadConstraint {
         }
         Ok(Self {
             max_skew: field.get("maxSkew").integer()?.unwrap_or(1),
-            topology_key: field.get("topologyKey").text()?.unwrap_or_default().to_owned(),
+            topology_key: shared(field.get("topologyKey").text()?.unwrap_or_default()),
             required,
-            selector,
+            selector: selector.map(LabelSelector::shrunk),
             min_domains: field.get("minDomains").integer()?.unwrap_or(1),
             affinity_policy: policy("nodeAffinityPolicy", Policy::Honor)?,
             taints_policy: policy("nodeTaintsPolicy", Policy::Ignore)?,
@@ -135,11 +139,11 @@ impl SpreadConstraint {
 /// Which pods an affinity or anti-affinity is about, and within which topology.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AffinityTerm {
-    pub topology_key: String,
+    pub topology_key: Text,
     /// None matches nothing.
     pub selector: Option<LabelSelector>,
-    /// Namespaces by name; the pod's own if the manifest names none and selects none.
-    pub namespaces: BTreeSet<String>,
+    /// Namespaces by name, in order; the pod's own if the manifest names none and selects none.
+    pub namespaces: ThinVec<Text>,
     /// Namespaces by label.
     pub namespace_selector: Option<LabelSelector>,
 }
@@ -147,10 +151,13 @@ pub struct AffinityTerm {
 impl AffinityTerm {
     fn parse(field: &Field<'_>, namespace: &str, labels: &Labels) -> Result<Self, FieldError> {
         let namespace_selector = LabelSelector::parse(&field.get("namespaceSelector"))?;
-        let mut namespaces: BTreeSet<_> = field.get("namespaces").texts()?.into_iter().collect();
+        let mut namespaces: Vec<_> =
+            field.get("namespaces").texts()?.iter().map(|name| shared(name)).collect();
         if namespaces.is_empty() && namespace_selector.is_none() {
-            namespaces.insert(namespace.to_owned());
+            namespaces.push(shared(namespace));
         }
+        namespaces.sort_unstable();
+        namespaces.dedup();
         let mut selector = LabelSelector::parse(&field.get("labelSelector"))?;
         // The API server has merged these keys already into pods that it admitted; twice does no harm.
         for (list, same) in [("matchLabelKeys", true), ("mismatchLabelKeys", false)] {
@@ -163,9 +170,9 @@ impl AffinityTerm {
             }
         }
         Ok(Self {
-            topology_key: field.get("topologyKey").text()?.unwrap_or_default().to_owned(),
-            selector,
-            namespaces,
+            topology_key: shared(field.get("topologyKey").text()?.unwrap_or_default()),
+            selector: selector.map(LabelSelector::shrunk),
+            namespaces: exact(namespaces),
             namespace_selector,
         })
     }
@@ -173,28 +180,22 @@ impl AffinityTerm {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PodAffinity {
-    pub required: Vec<AffinityTerm>,
-    pub preferred: Vec<Weighted<AffinityTerm>>,
+    pub required: ThinVec<AffinityTerm>,
+    pub preferred: ThinVec<Weighted<AffinityTerm>>,
 }
 
 impl PodAffinity {
     fn parse(field: &Field<'_>, namespace: &str, labels: &Labels) -> Result<Self, FieldError> {
-        let required = field.get("requiredDuringSchedulingIgnoredDuringExecution").items()?;
-        let preferred = field.get("preferredDuringSchedulingIgnoredDuringExecution").items()?;
+        let required = field.get("requiredDuringSchedulingIgnoredDuringExecution");
+        let preferred = field.get("preferredDuringSchedulingIgnoredDuringExecution");
         Ok(Self {
-            required: required
-                .iter()
-                .map(|term| AffinityTerm::parse(term, namespace, labels))
-                .collect::<Result<_, _>>()?,
-            preferred: preferred
-                .iter()
-                .map(|item| {
-                    Ok(Weighted {
-                        weight: item.get("weight").integer()?.unwrap_or_default(),
-                        term: AffinityTerm::parse(&item.get("podAffinityTerm"), namespace, labels)?,
-                    })
+            required: list(&required, |term| AffinityTerm::parse(term, namespace, labels))?,
+            preferred: list(&preferred, |item| {
+                Ok(Weighted {
+                    weight: item.get("weight").integer()?.unwrap_or_default(),
+                    term: AffinityTerm::parse(&item.get("podAffinityTerm"), namespace, labels)?,
                 })
-                .collect::<Result<_, FieldError>>()?,
+            })?,
         })
     }
 
@@ -224,73 +225,62 @@ pub struct PodClaim {
 /// What a pod asks of its node. Pods made from one template are equal here and share computed work.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodSpec {
-    pub namespace: String,
+    pub namespace: Text,
     pub labels: Labels,
     /// The controller that owns it, if it is of a kind that stands for a group of pods, and that object's name.
-    pub controller: Option<(OwnerKind, String)>,
-    pub scheduler_name: String,
+    pub controller: Option<(OwnerKind, Text)>,
+    pub scheduler_name: Text,
     pub priority: i32,
     /// Its preemption policy is `Never`: no pod makes way for it.
     pub never_preempts: bool,
     /// Names of scheduling gates.
-    pub gates: Vec<String>,
-    pub tolerations: Vec<Toleration>,
+    pub gates: ThinVec<String>,
+    pub tolerations: ThinVec<Toleration>,
     pub node_selector: Labels,
     /// Required node affinity: one of the terms must match. None if there is none.
-    pub node_terms: Option<Vec<NodeTerm>>,
-    pub preferred_nodes: Vec<Weighted<NodeTerm>>,
-    pub host_ports: Vec<HostPort>,
-    pub spread: Vec<SpreadConstraint>,
+    pub node_terms: Option<ThinVec<NodeTerm>>,
+    pub preferred_nodes: ThinVec<Weighted<NodeTerm>>,
+    pub host_ports: ThinVec<HostPort>,
+    pub spread: ThinVec<SpreadConstraint>,
     pub affinity: PodAffinity,
     pub anti_affinity: PodAffinity,
-    /// Features that its node's kubelet must declare.
-    pub features: BTreeSet<&'static str>,
+    /// Features that its node's kubelet must declare, each once.
+    pub features: ThinVec<&'static str>,
     /// Images of its containers and image volumes, each with a tag or digest.
-    pub images: Vec<String>,
+    pub images: ThinVec<Text>,
     /// Volumes that scheduling looks at, in the manifest's order.
-    pub volumes: Vec<PodVolume>,
+    pub volumes: ThinVec<PodVolume>,
     /// Its resource claims, in the manifest's order.
-    pub claims: Vec<PodClaim>,
+    pub claims: ThinVec<PodClaim>,
     pub(crate) requests: Requests,
 }
 
 impl PodSpec {
     pub(crate) fn parse(pod: &Field<'_>, namespace: &str) -> Result<Self, FieldError> {
         let spec = pod.get("spec");
-        let labels = pod.get("metadata").get("labels").text_map()?;
+        let labels = pod.get("metadata").get("labels").labels()?;
         let affinity = spec.get("affinity");
         let node_affinity = affinity.get("nodeAffinity");
-        let gates = spec.get("schedulingGates").items()?;
-        let spread = spec.get("topologySpreadConstraints").items()?;
+        let gate = |gate: &Field<'_>| Ok(gate.get("name").text()?.unwrap_or_default().to_owned());
+        let constraint = |constraint: &Field<'_>| SpreadConstraint::parse(constraint, &labels);
         Ok(Self {
-            namespace: namespace.to_owned(),
-            scheduler_name: spec.get("schedulerName").text()?.unwrap_or("default-scheduler").to_owned(),
+            namespace: shared(namespace),
+            scheduler_name: shared(spec.get("schedulerName").text()?.unwrap_or("default-scheduler")),
             priority: spec.get("priority").integer32()?.unwrap_or_default(),
             never_preempts: spec.get("preemptionPolicy").text()? == Some("Never"),
-            gates: gates
-                .iter()
-                .map(|gate| Ok(gate.get("name").text()?.unwrap_or_default().to_owned()))
-                .collect::<Result<_, FieldError>>()?,
-            tolerations: spec
-                .get("tolerations")
-                .items()?
-                .iter()
-                .map(Toleration::parse)
-                .collect::<Result<_, _>>()?,
-            node_selector: spec.get("nodeSelector").text_map()?,
+            gates: list(&spec.get("schedulingGates"), gate)?,
+            tolerations: list(&spec.get("tolerations"), Toleration::parse)?,
+            node_selector: spec.get("nodeSelector").labels()?,
             node_terms: node_terms(&node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))?,
             preferred_nodes: preferred_nodes(&node_affinity)?,
-            host_ports: host_ports(&spec)?,
-            spread: spread
-                .iter()
-                .map(|constraint| SpreadConstraint::parse(constraint, &labels))
-                .collect::<Result<_, _>>()?,
+            host_ports: exact(host_ports(&spec)?),
+            spread: list(&spec.get("topologySpreadConstraints"), constraint)?,
             affinity: PodAffinity::parse(&affinity.get("podAffinity"), namespace, &labels)?,
             anti_affinity: PodAffinity::parse(&affinity.get("podAntiAffinity"), namespace, &labels)?,
-            features: features(&spec)?,
-            images: images(&spec)?,
-            volumes: PodVolume::parse_all(&spec)?,
-            claims: claims(&spec)?,
+            features: exact(features(&spec)?.into_iter().collect()),
+            images: exact(images(&spec)?),
+            volumes: exact(PodVolume::parse_all(&spec)?),
+            claims: exact(claims(&spec)?),
             requests: Requests::parse(pod)?,
             controller: controller(pod)?,
             labels,
@@ -322,42 +312,49 @@ impl PodSpec {
     }
 
     /// [`Self::requests`] as exact quantities.
-    pub fn request_list(&self) -> &ResourceList {
-        &self.requests.list
+    pub fn request_list(&self) -> ResourceList {
+        self.requests.list()
     }
 }
 
-fn controller(pod: &Field<'_>) -> Result<Option<(OwnerKind, String)>, FieldError> {
+/// The items of a list, each as `parse` reads it.
+fn list<T>(
+    field: &Field<'_>,
+    parse: impl Fn(&Field<'_>) -> Result<T, FieldError>,
+) -> Result<ThinVec<T>, FieldError> {
+    let items = field.items()?;
+    let mut list = ThinVec::with_capacity(items.len());
+    for item in &items {
+        list.push(parse(item)?);
+    }
+    Ok(list)
+}
+
+fn controller(pod: &Field<'_>) -> Result<Option<(OwnerKind, Text)>, FieldError> {
     for owner in pod.get("metadata").get("ownerReferences").items()? {
         if owner.get("controller").flag()? {
             let text = |key: &str| owner.get(key).text().map(Option::unwrap_or_default);
             let kind = OwnerKind::of_controller(text("apiVersion")?, text("kind")?);
-            return Ok(kind.map(|kind| (kind, text("name").unwrap_or_default().to_owned())));
+            return Ok(kind.map(|kind| (kind, shared(text("name").unwrap_or_default()))));
         }
     }
     Ok(None)
 }
 
-pub(crate) fn node_terms(field: &Field<'_>) -> Result<Option<Vec<NodeTerm>>, FieldError> {
+pub(crate) fn node_terms(field: &Field<'_>) -> Result<Option<ThinVec<NodeTerm>>, FieldError> {
     if !field.present() {
         return Ok(None);
     }
-    let terms = field.get("nodeSelectorTerms").items()?;
-    terms.iter().map(NodeTerm::parse).collect::<Result<_, _>>().map(Some)
+    list(&field.get("nodeSelectorTerms"), NodeTerm::parse).map(Some)
 }
 
-pub(crate) fn preferred_nodes(node_affinity: &Field<'_>) -> Result<Vec<Weighted<NodeTerm>>, FieldError> {
-    node_affinity
-        .get("preferredDuringSchedulingIgnoredDuringExecution")
-        .items()?
-        .iter()
-        .map(|item| {
-            Ok(Weighted {
-                weight: item.get("weight").integer()?.unwrap_or_default(),
-                term: NodeTerm::parse(&item.get("preference"))?,
-            })
+pub(crate) fn preferred_nodes(node_affinity: &Field<'_>) -> Result<ThinVec<Weighted<NodeTerm>>, FieldError> {
+    list(&node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), |item| {
+        Ok(Weighted {
+            weight: item.get("weight").integer()?.unwrap_or_default(),
+            term: NodeTerm::parse(&item.get("preference"))?,
         })
-        .collect()
+    })
 }
 
 fn host_ports(spec: &Field<'_>) -> Result<Vec<HostPort>, FieldError> {
@@ -382,7 +379,7 @@ fn container_ports(container: &Field<'_>) -> Result<Vec<HostPort>, FieldError> {
         }
         let or = |key: &str, default: &str| {
             let text = port.get(key).text()?.filter(|text| !text.is_empty());
-            Ok(text.unwrap_or(default).to_owned())
+            Ok(shared(text.unwrap_or(default)))
         };
         ports.push(HostPort {
             ip: or("hostIP", ANY_ADDRESS)?,
@@ -437,7 +434,7 @@ fn features(spec: &Field<'_>) -> Result<BTreeSet<&'static str>, FieldError> {
     Ok(features)
 }
 
-fn images(spec: &Field<'_>) -> Result<Vec<String>, FieldError> {
+fn images(spec: &Field<'_>) -> Result<Vec<Text>, FieldError> {
     let mut images = Vec::new();
     for container in all_containers(spec)? {
         images.push(container.get("image").text()?);
@@ -452,6 +449,6 @@ fn images(spec: &Field<'_>) -> Result<Vec<String>, FieldError> {
 }
 
 /// The name with a tag: `latest` where there is none.
-fn tagged(image: &str) -> String {
-    if image.rfind(':') <= image.rfind('/') { format!("{image}:latest") } else { image.to_owned() }
+fn tagged(image: &str) -> Text {
+    if image.rfind(':') <= image.rfind('/') { shared(&format!("{image}:latest")) } else { shared(image) }
 }

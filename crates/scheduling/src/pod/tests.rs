@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::resources::Resources;
+use crate::resources::{Kind, Resources};
 
 fn parse(mut spec: Value) -> PodInfo {
     PodInfo::parse(&json!({"metadata": {"name": "p", "uid": "u"}, "spec": spec.take()})).expect("a pod")
@@ -81,8 +81,8 @@ fn scoring_assumes_a_little_where_nothing_is_asked() {
     assert_eq!(pod.spec.requests.total, Resources::default());
     let pod = parse(json!({"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "1"}}}));
     assert_eq!(pod.spec.requests.non_zero, (1000, 200 << 20));
-    let scoring = &pod.spec.requests.scoring;
-    assert_eq!((scoring.milli_cpu, scoring.memory), (100, 200 << 20));
+    let requests = &pod.spec.requests;
+    assert_eq!((requests.to_score(Kind::Cpu), requests.to_score(Kind::Memory)), (100, 200 << 20));
 }
 
 #[test]
@@ -169,4 +169,10 @@ fn equal_pods_share_their_spec_and_what_nobody_uses_is_forgotten() {
     }
     assert!(classes.len() <= 1024, "{}", classes.len());
     assert!(Arc::ptr_eq(&one.spec, &classes.share(&pod("e", "1")).spec));
+}
+
+#[test]
+fn what_every_pod_takes_is_little() {
+    assert!(size_of::<PodInfo>() <= 112, "{}", size_of::<PodInfo>());
+    assert!(size_of::<PodSpec>() <= 240, "{}", size_of::<PodSpec>());
 }

@@ -72,6 +72,11 @@ impl<K: Clone + Eq + Hash> Flights<K> {
         (Some(flying.pod), events)
     }
 
+    /// What is remembered for the pods that are being tried.
+    pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
+    }
+
     /// Notes what happened, for the pods that are being tried.
     pub(super) fn record(&mut self, event: &Event) {
         self.land();

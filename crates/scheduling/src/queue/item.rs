@@ -20,6 +20,8 @@ pub struct Queued<K> {
     pub since: u64,
     /// When it was taken out.
     pub taken: u64,
+    /// Nothing but time was the reason for this try.
+    pub flushed: bool,
     pub(super) flight: Option<Flight>,
 }
 
@@ -47,6 +49,8 @@ pub(super) struct Item {
     /// When it entered the queue or was handed back last.
     pub(super) timestamp: u64,
     pub(super) rejected_by: BTreeSet<&'static str>,
+    /// Nothing but time was the reason for the next try.
+    pub(super) flushed: bool,
     /// The plugin that holds it back.
     pub(super) gate: Option<&'static str>,
     pub(super) state: State,
@@ -62,6 +66,7 @@ impl Item {
             since: None,
             timestamp: now,
             rejected_by: BTreeSet::new(),
+            flushed: false,
             gate: None,
             state: State::Waiting(now),
         }
@@ -102,6 +107,7 @@ impl Item {
             errors: self.errors,
             attempts: self.attempts.saturating_add(1),
             since: self.since.unwrap_or(self.timestamp),
+            flushed: self.flushed,
             pod: self.pod,
             flight: Some(flight),
         }

@@ -1,8 +1,14 @@
+use std::slice;
+
+use thin_vec::{ThinVec, thin_vec};
+
 /// How many of something are on each node, by slot: a sorted list while they are few, a column when they are many.
 #[derive(Debug, Clone)]
 pub(crate) enum Counts {
-    Few(Vec<(u32, u32)>),
-    Many(Vec<u32>),
+    /// On one node, if any.
+    One((u32, u32)),
+    Few(ThinVec<(u32, u32)>),
+    Many(ThinVec<u32>),
 }
 
 /// Lists shorter than this never become columns.
@@ -12,23 +18,29 @@ const SPARSE: usize = 8;
 
 impl Default for Counts {
     fn default() -> Self {
-        Self::Few(Vec::new())
+        Self::One((0, 0))
     }
 }
 
 impl Counts {
     pub(super) fn add(&mut self, slot: usize) {
+        let Ok(key) = u32::try_from(slot) else { return };
         match self {
+            Self::One(one) if one.1 == 0 => *one = (key, 1),
+            Self::One((known, count)) if *known == key => *count += 1,
+            Self::One(one) => {
+                let (new, old) = ((key, 1), *one);
+                *self = Self::Few(if key < old.0 { thin_vec![new, old] } else { thin_vec![old, new] });
+            }
             Self::Few(list) => {
-                let Ok(key) = u32::try_from(slot) else { return };
                 match list.binary_search_by_key(&key, |(slot, _)| *slot) {
                     Ok(place) => list[place].1 += 1,
                     Err(place) => list.insert(place, (key, 1)),
                 }
                 let last = list.last().map_or(0, |(slot, _)| *slot as usize);
                 if list.len() > FEW && list.len() > last / SPARSE {
-                    let mut column = vec![0; last + 1];
-                    for (slot, count) in list {
+                    let mut column = thin_vec![0; last + 1];
+                    for (slot, count) in list.iter() {
                         column[*slot as usize] = *count;
                     }
                     *self = Self::Many(column);
@@ -45,6 +57,11 @@ impl Counts {
 
     pub(super) fn remove(&mut self, slot: usize) {
         match self {
+            Self::One((known, count)) => {
+                if *known as usize == slot {
+                    *count = count.saturating_sub(1);
+                }
+            }
             Self::Few(list) => {
                 let found = list.binary_search_by_key(&slot, |(slot, _)| *slot as usize);
                 let Ok(place) = found else { return };
@@ -64,6 +81,7 @@ impl Counts {
     /// Slots with how many are there, in order of the slots; none is zero.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, u32)> {
         let (few, many): (&[(u32, u32)], &[u32]) = match self {
+            Self::One(one) => (slice::from_ref(one), &[]),
             Self::Few(list) => (list, &[]),
             Self::Many(column) => (&[], column),
         };

@@ -1,10 +1,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
+
 use crate::node::NodeInfo;
 use crate::pod::{HostPort, PodInfo};
 use crate::quantity::Quantity;
-use crate::resources::{ResourceList, Resources, clamp_list};
+use crate::resources::{Kind, ResourceList, Resources, clamp_list};
+use crate::text::{Text, shared};
 
 /// A node and what is placed on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,9 +20,10 @@ pub struct Node {
     slot: usize,
     /// Sorted by UID.
     pods: Vec<Arc<PodInfo>>,
-    /// What its pods ask for, and the same as exact quantities.
+    /// What its pods ask for.
     pub requested: Resources,
-    requested_exactly: Sums,
+    /// By how much that differs from what they ask for exactly.
+    rounded: Sums,
     /// CPU (milli) and memory with defaults for containers that name none, for scoring.
     pub(crate) non_zero: (i64, i64),
     /// Host ports in use, and by how many pods.
@@ -28,27 +32,16 @@ pub struct Node {
 
 /// Exact sums by resource: a few, in a list without gaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Sums(Vec<(Box<str>, Quantity)>);
+struct Sums(ThinVec<(Text, Quantity)>);
 
 impl Sums {
-    fn add(&mut self, more: &ResourceList) {
-        for (name, amount) in more {
-            match self.0.iter_mut().find(|(known, _)| **known == **name) {
-                Some((_, sum)) => *sum += amount,
-                None => {
-                    self.0.reserve_exact(1);
-                    self.0.push((Box::from(name.as_str()), *amount));
-                }
-            }
-        }
-    }
-
-    fn sub(&mut self, less: &ResourceList) {
-        for (name, amount) in less {
-            if let Some((_, sum)) = self.0.iter_mut().find(|(known, _)| **known == **name) {
-                *sum -= amount;
-            }
-        }
+    fn of(&mut self, name: &str) -> &mut Quantity {
+        let place = self.0.iter().position(|(known, _)| known.as_str() == name).unwrap_or_else(|| {
+            self.0.reserve_exact(1);
+            self.0.push((shared(name), Quantity::zero()));
+            self.0.len() - 1
+        });
+        &mut self.0[place].1
     }
 }
 
@@ -60,7 +53,7 @@ impl Node {
             slot,
             pods: Vec::new(),
             requested: Resources::default(),
-            requested_exactly: Sums::default(),
+            rounded: Sums::default(),
             non_zero: (0, 0),
             ports: BTreeMap::new(),
         }
@@ -88,8 +81,10 @@ impl Node {
     /// Allocatable less requested, at least zero; `pods` is the number of further pods.
     pub fn free(&self) -> ResourceList {
         let mut free = (*self.info.allocatable).clone();
-        for (name, amount) in &self.requested_exactly.0 {
-            if let Some(rest) = free.get_mut(&**name) {
+        for (name, rest) in &mut free {
+            let kind = Kind::of(name);
+            *rest -= &kind.quantity(self.requested.of(kind));
+            if let Some((_, amount)) = self.rounded.0.iter().find(|(known, _)| known.as_str() == name) {
                 *rest -= amount;
             }
         }
@@ -116,7 +111,7 @@ impl Node {
             slot: self.slot,
             pods: self.pods.clone(),
             requested: self.requested.clone(),
-            requested_exactly: Sums::default(),
+            rounded: Sums::default(),
             non_zero: self.non_zero,
             ports: self.ports.clone(),
         }
@@ -125,7 +120,9 @@ impl Node {
     /// Places a pod here; one of the same UID gives way.
     pub(super) fn put(&mut self, pod: Arc<PodInfo>) {
         self.take(&pod.uid);
-        self.requested_exactly.add(&pod.spec.requests.list);
+        for (name, amount) in pod.spec.requests.rounded() {
+            *self.rounded.of(name) += &amount;
+        }
         self.draw(pod);
     }
 
@@ -139,13 +136,18 @@ impl Node {
             *self.ports.entry(port.clone()).or_default() += 1;
         }
         if let Err(place) = self.find(&pod.uid) {
+            if self.pods.len() == self.pods.capacity() {
+                self.pods.reserve_exact(1 + self.pods.len() / 4);
+            }
             self.pods.insert(place, pod);
         }
     }
 
     pub(super) fn take(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let pod = self.erase(uid)?;
-        self.requested_exactly.sub(&pod.spec.requests.list);
+        for (name, amount) in pod.spec.requests.rounded() {
+            *self.rounded.of(name) -= &amount;
+        }
         Some(pod)
     }
 

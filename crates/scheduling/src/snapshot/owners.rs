@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 
 use crate::field::{Field, FieldError};
+use crate::labels::Labels;
 use crate::pod::PodSpec;
-use crate::selector::{LabelSelector, Labels};
+use crate::selector::LabelSelector;
 
 /// A kind of object that stands for a group of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,7 +68,7 @@ impl Owner {
         let selects = match kind {
             _ if selector.is_null() => Selects::Nothing,
             OwnerKind::Service | OwnerKind::ReplicationController => {
-                root.text_map().map_or(Selects::Nothing, Selects::Labels)
+                root.labels().map_or(Selects::Nothing, Selects::Labels)
             }
             OwnerKind::ReplicaSet | OwnerKind::StatefulSet => match LabelSelector::parse(&root) {
                 Ok(Some(selector)) => Selects::Selector(selector),
@@ -90,16 +91,16 @@ impl Services {
     fn set(&mut self, name: &str, selector: Labels) {
         self.remove(name);
         // A service that selects everything adds nothing to a selector.
-        let Some((key, value)) = selector.first_key_value() else { return };
-        let names = self.by_label.entry((key.clone(), value.clone())).or_default();
+        let Some((key, value)) = selector.first() else { return };
+        let names = self.by_label.entry((key.to_owned(), value.to_owned())).or_default();
         names.insert(name.to_owned());
         self.selectors.insert(name.to_owned(), selector);
     }
 
     fn remove(&mut self, name: &str) -> bool {
         let Some(old) = self.selectors.remove(name) else { return false };
-        if let Some((key, value)) = old.first_key_value() {
-            let label = (key.clone(), value.clone());
+        if let Some((key, value)) = old.first() {
+            let label = (key.to_owned(), value.to_owned());
             if let Some(names) = self.by_label.get_mut(&label) {
                 names.remove(name);
                 if names.is_empty() {
@@ -114,10 +115,10 @@ impl Services {
     fn selected(&self, labels: &Labels) -> Labels {
         let mut selected = Labels::new();
         for (key, value) in labels {
-            let names = self.by_label.get(&(key.clone(), value.clone()));
+            let names = self.by_label.get(&(key.to_owned(), value.to_owned()));
             for selector in names.into_iter().flatten().filter_map(|name| self.selectors.get(name)) {
                 if selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {
-                    selected.extend(selector.iter().map(|(key, value)| (key.clone(), value.clone())));
+                    selected.extend(selector);
                 }
             }
         }
@@ -179,15 +180,14 @@ impl Owners {
 
     /// Whom the Services of a pod and its controller select, all of them. None if they select nobody in particular.
     pub fn selector(&self, pod: &PodSpec) -> Option<LabelSelector> {
-        let services = self.services.get(&pod.namespace);
+        let services = self.services.get(pod.namespace.as_str());
         let mut labels = services.map(|services| services.selected(&pod.labels)).unwrap_or_default();
-        let controller = pod
-            .controller
-            .as_ref()
-            .and_then(|(kind, name)| self.controllers.get(&(*kind, pod.namespace.clone(), name.clone())));
+        let controller = pod.controller.as_ref().and_then(|(kind, name)| {
+            self.controllers.get(&(*kind, pod.namespace.to_string(), name.to_string()))
+        });
         let mut more = None;
         match controller {
-            Some(Selects::Labels(selected)) => labels.extend(selected.clone()),
+            Some(Selects::Labels(selected)) => labels.extend(selected),
             Some(Selects::Selector(selector)) => more = Some(selector),
             Some(Selects::Nothing) | None => {}
         }
@@ -225,7 +225,7 @@ mod tests {
     /// Whether the default selector of `pod` selects pods with these labels; None if it has none.
     #[track_caller]
     fn check(owners: &Owners, pod: &PodInfo, other: &[(&str, &str)], want: Option<bool>) {
-        let labels = other.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let labels = other.iter().copied().collect();
         assert_eq!(owners.selector(&pod.spec).map(|selector| selector.matches(&labels)), want);
     }
 

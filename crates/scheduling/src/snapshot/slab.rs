@@ -21,6 +21,10 @@ impl<T> Slab<T> {
                 id
             }
             None => {
+                if self.values.len() == self.values.capacity() {
+                    // What is there for long does not need twice its room.
+                    self.values.reserve_exact(4 + self.values.len() / 8);
+                }
                 self.values.push(Some(value));
                 u32::try_from(self.values.len() - 1).unwrap_or(u32::MAX)
             }

@@ -5,10 +5,11 @@ mod plan;
 use std::sync::Arc;
 
 use crate::framework::{Code, Rejection};
+use crate::labels::Labels;
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, PodVolume};
 use crate::quantity::Quantity;
-use crate::selector::{Labels, NodeTerm};
+use crate::selector::NodeTerm;
 use crate::volumes::volume::reached;
 use crate::volumes::{
     BindingMode, Claim, CsiNode, PersistentVolume, StorageCapacity, StorageClass, VolumeSource, Volumes,

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::field::{Field, FieldError};
-use crate::selector::{Labels, NodeTerm};
+use crate::labels::Labels;
+use crate::selector::NodeTerm;
 use crate::volumes::volume::{BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_LABELS, ZONE_SEPARATOR, node_terms};
 
 /// A kind of disk that Kubernetes once served itself.
@@ -119,7 +120,7 @@ pub(super) fn inline_handle(
 /// A PersistentVolume as its CSI driver sees it; otherwise what is wrong with it.
 pub(super) fn migrate(plugin: Plugin, volume: &Value) -> Result<Result<Migrated, String>, FieldError> {
     let root = Field::root(volume);
-    let labels = root.get("metadata").get("labels").text_map()?;
+    let labels = root.get("metadata").get("labels").labels()?;
     let handle = match handle(plugin, &root.get("spec").get(plugin.field()), &labels)? {
         Ok(handle) => handle,
         Err(problem) => return Ok(Err(problem)),
@@ -160,7 +161,7 @@ fn ebs_handle(id: &str) -> Result<String, String> {
 }
 
 fn gce_handle(disk: &str, labels: &Labels) -> Result<String, String> {
-    let label = |key: &str| labels.get(key).map(String::as_str).filter(|zones| !zones.is_empty());
+    let label = |key: &str| labels.get(key).filter(|zones| !zones.is_empty());
     let zones: Vec<_> = label(BETA_ZONE).or(label(ZONE)).unwrap_or_default().split(ZONE_SEPARATOR).collect();
     let place = match zones.as_slice() {
         [] | [""] => "zones/UNSPECIFIED".to_owned(),

@@ -3,8 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::field::{Field, FieldError};
+use crate::labels::Labels;
 use crate::quantity::Quantity;
-use crate::selector::{LabelSelector, Labels};
+use crate::selector::LabelSelector;
 
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::field::{Field, FieldError};
+use crate::labels::Labels;
 use crate::quantity::Quantity;
-use crate::selector::{Labels, NodeTerm};
+use crate::selector::NodeTerm;
 use crate::volumes::cache::Versioned;
 use crate::volumes::claim::{BETA_CLASS, Claim};
 use crate::volumes::migration::{self, Migrated, Plugin};
@@ -109,7 +110,7 @@ impl PersistentVolume {
             name: Arc::from(metadata.get("name").text()?.unwrap_or_default()),
             uid: text(metadata.get("uid"))?,
             resource_version: text(metadata.get("resourceVersion"))?,
-            labels: metadata.get("labels").text_map()?,
+            labels: metadata.get("labels").labels()?,
             class: annotations.remove(BETA_CLASS).unwrap_or_else(|| spec_class.clone()),
             spec_class,
             capacity: spec.get("capacity").resource_list()?.remove("storage").unwrap_or_default(),

@@ -5,7 +5,6 @@ use crate::machine::{Event, Place, PodSeen};
 use api::keys;
 use scheduling::PodInfo;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A pod with a label that wants something of other pods.
@@ -86,7 +85,7 @@ fn selectors_of_namespaces_know_their_labels() {
     desk.applied(web("a", &Value::Null)).said();
     settle(&mut desk, "a", "c1");
     let mut other = web("b", &near);
-    let labels = BTreeMap::from([("team".to_owned(), "red".to_owned())]);
+    let labels = [("team", "red")].into_iter().collect();
     let value = json!({"metadata": {"namespace": "other", "name": "b", "uid": "b"},
         "spec": {"containers": [], "affinity": near["affinity"]}});
     other.info = Arc::new(PodInfo::parse(&value).unwrap());
