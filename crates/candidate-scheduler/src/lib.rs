@@ -225,7 +225,7 @@ pub async fn serve_with(runtime: Runtime, args: Args, extension: Extension) -> a
         claims,
     };
     standby.begin();
-    let work = |stop| lead(runtime.clone(), settings.clone(), metrics.clone(), stop);
+    let work = |stop| Box::pin(lead(runtime.clone(), settings.clone(), metrics.clone(), stop));
     tokio::select! {
         ended = runtime::lease::lead(&runtime, work) => ended,
         never = Box::pin(standby.stand_by()) => match never {},

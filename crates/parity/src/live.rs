@@ -107,7 +107,7 @@ impl Cluster {
         answer.pod = key(&pod);
         match (answer.verdict, &nomination, &answer.preemption) {
             (Verdict::Schedulable, ..) => self.assume(Arc::new(pod), seen, (&mut answer, number))?,
-            (_, Nomination::Node(_), Some(room)) => self.make_room(&room.clone(), pod)?,
+            (_, Nomination::Node(_), Some(room)) => self.make_room(&room.clone(), &pod)?,
             (_, Nomination::Clear, Some(_)) => self.wait_for(&pod, None),
             _ => {}
         }
@@ -184,7 +184,7 @@ impl Cluster {
     }
 
     /// Carries out what was decided, on the first of the nodes that are equally good.
-    fn make_room(&mut self, room: &Preemption, pod: PodInfo) -> Result<()> {
+    fn make_room(&mut self, room: &Preemption, pod: &PodInfo) -> Result<()> {
         let Some(candidate) =
             room.best.first().and_then(|node| room.candidates.iter().find(|known| known.node == *node))
         else {
@@ -197,7 +197,7 @@ impl Cluster {
         for lower in self.snapshot.nominator().below(pod.spec.priority, &node) {
             self.wait_for(&lower, None);
         }
-        self.wait_for(&pod, Some(&node));
+        self.wait_for(pod, Some(&node));
         Ok(())
     }
 

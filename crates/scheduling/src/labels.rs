@@ -25,8 +25,12 @@ impl Labels {
 
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let place = self.find(key).ok()?;
-        self.0.get(place).map(|(_, value)| value.as_str())
+        self.text(key).map(Text::as_str)
+    }
+
+    /// [`Self::get`], to be kept.
+    pub(crate) fn text(&self, key: &str) -> Option<&Text> {
+        self.0.get(self.find(key).ok()?).map(|(_, value)| value)
     }
 
     pub fn contains_key(&self, key: &str) -> bool {

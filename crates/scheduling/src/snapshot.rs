@@ -99,7 +99,7 @@ impl Snapshot {
         node.exists = true;
         self.images.set(slot, &old.images, &node.info.images);
         for topology in self.topologies.values_mut() {
-            topology.set(slot, node.info.labels.get(topology.key()));
+            topology.set(slot, node.info.labels.text(topology.key()));
         }
         self.log.note(slot);
         change
@@ -258,7 +258,7 @@ impl Snapshot {
     fn fresh_topology(&self, key: &str) -> Topology {
         let mut topology = Topology::new(key);
         for node in self.nodes() {
-            topology.set(node.slot(), node.info.labels.get(key));
+            topology.set(node.slot(), node.info.labels.text(key));
         }
         topology
     }

@@ -11,7 +11,7 @@ use thin_vec::ThinVec;
 pub type Text = ArcStr;
 
 /// So many texts are remembered; then the memory begins anew.
-const REMEMBERED: usize = 4096;
+const REMEMBERED: usize = 1024;
 /// So many names of nodes and namespaces.
 const NAMED: usize = 1 << 16;
 

@@ -1,6 +1,8 @@
-use std::collections::{BTreeSet, hash_map::DefaultHasher};
-use std::hash::{Hash, Hasher};
+use std::collections::BTreeSet;
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
 
+use hashbrown::DefaultHashBuilder;
 use thin_vec::ThinVec;
 
 use crate::field::{Field, FieldError};
@@ -300,9 +302,8 @@ impl PodSpec {
 
     /// A number that is equal for equal specs, within one process.
     pub fn class(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
+        static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+        HASHER.hash_one(self)
     }
 
     /// What a node must have free for the pod: containers, sidecars, the largest init step, pod-level

@@ -1,5 +1,9 @@
-use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::text::Text;
 
 /// The domains into which one node label divides the nodes.
 #[derive(Debug, Clone, Default)]
@@ -7,14 +11,16 @@ pub(crate) struct Topology {
     key: Arc<str>,
     /// The domain of each slot, [`NOWHERE`] if the node lacks the label or does not exist.
     places: Vec<u32>,
-    ids: HashMap<Arc<str>, u32>,
+    hasher: DefaultHashBuilder,
+    /// Numbers of domains by their values.
+    ids: HashTable<u32>,
     domains: Vec<Domain>,
     free: Vec<u32>,
 }
 
 #[derive(Debug, Clone)]
 struct Domain {
-    value: Arc<str>,
+    value: Text,
     nodes: u32,
 }
 
@@ -41,9 +47,9 @@ impl Topology {
     }
 
     /// Puts a node into the domain of its value.
-    pub(super) fn set(&mut self, slot: usize, value: Option<&str>) {
+    pub(super) fn set(&mut self, slot: usize, value: Option<&Text>) {
         if let Some(old) = self.place(slot) {
-            if self.domains.get(old).map(|domain| &*domain.value) == value {
+            if self.domains.get(old).map(|domain| &domain.value) == value {
                 return;
             }
             self.leave(old);
@@ -58,27 +64,37 @@ impl Topology {
     fn leave(&mut self, place: usize) {
         let Some(domain) = self.domains.get_mut(place) else { return };
         domain.nodes -= 1;
-        if domain.nodes == 0 {
-            self.ids.remove(&domain.value);
-            self.free.extend(u32::try_from(place));
+        if domain.nodes > 0 {
+            return;
         }
+        let hash = self.hasher.hash_one(domain.value.as_str());
+        if let Ok(id) = self.ids.find_entry(hash, |id| *id as usize == place) {
+            id.remove();
+        }
+        self.free.extend(u32::try_from(place));
     }
 
-    fn enter(&mut self, value: &str) -> u32 {
-        if let Some(&place) = self.ids.get(value) {
+    fn enter(&mut self, value: &Text) -> u32 {
+        let hash = self.hasher.hash_one(value.as_str());
+        let domains = &self.domains;
+        let is = |id: &u32| domains.get(*id as usize).is_some_and(|domain| domain.value == *value);
+        if let Some(&place) = self.ids.find(hash, is) {
             self.domains[place as usize].nodes += 1;
             return place;
         }
-        let domain = Domain { value: Arc::from(value), nodes: 1 };
+        let domain = Domain { value: value.clone(), nodes: 1 };
         let place = match self.free.pop() {
             Some(place) => place,
             None => u32::try_from(self.domains.len()).unwrap_or(NOWHERE),
         };
-        self.ids.insert(Arc::clone(&domain.value), place);
         match self.domains.get_mut(place as usize) {
             Some(gap) => *gap = domain,
             None => self.domains.push(domain),
         }
+        let (domains, hasher) = (&self.domains, &self.hasher);
+        let hash_of =
+            |id: &u32| domains.get(*id as usize).map_or(0, |domain| hasher.hash_one(domain.value.as_str()));
+        self.ids.insert_unique(hash, place, hash_of);
         place
     }
 }

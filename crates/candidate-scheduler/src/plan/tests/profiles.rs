@@ -216,7 +216,7 @@ fn nothing_is_decided_before_services_and_controllers_were_seen() {
     let mut bench = Bench { model: Model::new(settings), now: 100_000, version: 100, open: Vec::new() };
     let host = |name: &str| match node(name, json!({})) {
         NodeSeen::Usable(mut info) => {
-            info.labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
+            info.labels.insert("kubernetes.io/hostname", name);
             NodeSeen::Usable(info)
         }
         unusable @ NodeSeen::Unusable { .. } => unusable,
