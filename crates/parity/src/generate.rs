@@ -73,7 +73,9 @@ impl Theme {
             number if number % 16 == 5 => (random.between(50, 120), 25),
             _ => (random.between(12, 32), random.between(8, 16)),
         };
-        let density = random.pick(&[0, 1, 2, 3, 4]);
+        let live = parts.live && number % 20 == 4;
+        // Where others act too, more pods should find a place.
+        let density = if live { random.pick(&[0, 0, 0, 1, 3]) } else { random.pick(&[0, 1, 2, 3, 4]) };
         Self {
             nodes,
             pods: nodes * density * 3 / 4 + random.below(10),
@@ -84,7 +86,7 @@ impl Theme {
             small: random.pick(&[0, 30, 80]),
             twins: random.pick(&[0, 0, 40, 80]),
             sequence: number % 5 == 4,
-            live: parts.live && number % 40 == 4,
+            live,
             parts,
         }
     }

@@ -53,11 +53,25 @@ struct Args {
 }
 
 /// What the comparison covers.
-const PARTS: Parts =
-    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true, devices: 4, live: true };
+const PARTS: Parts = Parts {
+    volumes: true,
+    nominated: true,
+    services: true,
+    profiles: true,
+    preemption: true,
+    devices: 4,
+    live: true,
+};
 
-const EVERYTHING: Parts =
-    Parts { volumes: true, nominated: true, services: true, profiles: true, preemption: true, devices: 4, live: true };
+const EVERYTHING: Parts = Parts {
+    volumes: true,
+    nominated: true,
+    services: true,
+    profiles: true,
+    preemption: true,
+    devices: 4,
+    live: true,
+};
 
 /// Differences that are printed in full.
 const SHOWN: usize = 10;
