@@ -293,7 +293,7 @@ impl Model {
             return;
         }
         let Some(pod) = self.current_shape(name, now) else { return };
-        if let Some(message) = self.quota_objection(name, pod.spec.request_list()) {
+        if let Some(message) = self.quota_objection(name, &pod.spec.request_list()) {
             self.counts.refused += 1;
             self.attempted(&queued, Ended::Unschedulable, now);
             return self.refuse(name, &message, now);

@@ -96,7 +96,7 @@ fn sort(
                 // Others are the target's own, and must be there.
                 let Some(following) = followings.get(&*name) else { continue };
                 if let Some(known) = known {
-                    if known.labels.get(keys::PARENT_UID) == Some(&following.uid) {
+                    if known.labels.get(keys::PARENT_UID).is_some_and(|uid| *uid == *following.uid) {
                         continue;
                     }
                     return Err(format!(

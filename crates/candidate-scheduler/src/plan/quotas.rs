@@ -188,7 +188,7 @@ impl Model {
         }
         let raw = chaperon.seen.pod.as_ref().ok();
         let Some(pod) = chaperon.pod.as_ref().or(raw) else { return };
-        let usage = Usage::of(pod.spec.request_list(), &chaperon.seen.manifest["spec"]);
+        let usage = Usage::of(&pod.spec.request_list(), &chaperon.seen.manifest["spec"]);
         self.quotas.promise(&uid, &name.namespace, usage);
     }
 

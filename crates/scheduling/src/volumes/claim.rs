@@ -3,9 +3,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::field::{Field, FieldError};
+use crate::labels::Labels;
 use crate::pod::PodInfo;
 use crate::quantity::Quantity;
-use crate::selector::{LabelSelector, Labels};
+use crate::selector::LabelSelector;
 use crate::volumes::cache::Versioned;
 
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -87,7 +88,7 @@ impl Claim {
             volume_mode: spec.get("volumeMode").text()?.unwrap_or("Filesystem").to_owned(),
             attributes_class: text(spec.get("volumeAttributesClassName"))?,
             controller,
-            labels: metadata.get("labels").text_map()?,
+            labels: metadata.get("labels").labels()?,
         })
     }
 

@@ -45,7 +45,7 @@ fn bench(default: bool, claims: Vec<(Name, Option<Claim>)>) -> Bench {
     let mut bench = Bench { model: Model::new(settings), now: 100_000, version: 100, open: Vec::new() };
     let host = |name: &str| {
         let NodeSeen::Usable(mut info) = node(name, json!({})) else { panic!("a node") };
-        info.labels.insert("host".to_owned(), name.to_owned());
+        info.labels.insert("host", name);
         NodeSeen::Usable(info)
     };
     bench.see(Seen::Node(Change::All(["n1", "n2"].map(host).to_vec())));
