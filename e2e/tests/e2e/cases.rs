@@ -4,11 +4,12 @@ use anyhow::Result;
 use e2e::ground::Ground;
 use futures::future::LocalBoxFuture;
 
-use crate::ordinary::{devices, preemption, storage};
+use crate::ordinary::{devices, preemption, resource_claims, storage};
 use crate::{
     admission, api, budget, bystanders, chart, claims, cli, daemons, declared, drains, ends, failover,
     follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts,
-    scores, services, silence, sources, streams, targets, the_ground, the_recorder, twins, updates, workloads,
+    scores, services, silence, sources, streams, targets, the_ground, the_recorder, twins, updates,
+    workloads,
 };
 
 /// What a test does.
@@ -200,7 +201,7 @@ fn ordinary() -> Vec<Case> {
         case!(ordinary::pods_of_a_cluster_that_is_no_target_are_placed_as_kube_scheduler_would, needs_local),
         case!(preemption::a_pod_makes_room_as_kube_scheduler_makes_it, needs_local),
         case!(storage::storage_is_bound_before_its_pod_as_kube_scheduler_does_it, needs_local),
-        case!(claims::claims_get_their_devices_as_kube_scheduler_gives_them, needs_local),
+        case!(resource_claims::claims_get_their_devices_as_kube_scheduler_gives_them, needs_local),
         case!(devices::pods_that_need_dynamic_resources_are_refused_in_words, needs_local),
     ]
 }

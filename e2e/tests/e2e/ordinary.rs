@@ -1,8 +1,8 @@
 //! The candidate scheduler in an ordinary cluster that knows none of our kinds, in place of kube-scheduler.
 
-pub(crate) mod claims;
 pub(crate) mod devices;
 pub(crate) mod preemption;
+pub(crate) mod resource_claims;
 pub(crate) mod storage;
 
 use std::collections::BTreeMap;

@@ -44,11 +44,11 @@ pub(crate) async fn claims_get_their_devices_as_kube_scheduler_gives_them(ground
 /// One device of a node.
 fn slice(node: &str, model: &str, device: &str) -> Value {
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": format!("{node}-{device}")},
-        "spec": {
-            "driver": DRIVER, "nodeName": node,
-            "pool": {"name": format!("{node}-{device}"), "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": device, "attributes": {"model": {"string": model}}}],
-        }})
+    "spec": {
+        "driver": DRIVER, "nodeName": node,
+        "pool": {"name": format!("{node}-{device}"), "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": device, "attributes": {"model": {"string": model}}}],
+    }})
 }
 
 fn wish(model: &str) -> Value {
@@ -123,7 +123,8 @@ async fn story(cluster: &Cluster) -> Result<Value> {
 async fn generated(cluster: &Cluster, pod: &str) -> Result<Value> {
     let pods: Api<Pod> = cluster.api(PODS);
     let status = pods.get(pod).await?.status.and_then(|status| status.resource_claim_statuses);
-    let name = status.and_then(|claims| claims.into_iter().next()).and_then(|claim| claim.resource_claim_name);
+    let name =
+        status.and_then(|claims| claims.into_iter().next()).and_then(|claim| claim.resource_claim_name);
     given(cluster, &name.context("no claim was made")?).await
 }
 
@@ -131,7 +132,10 @@ async fn generated(cluster: &Cluster, pod: &str) -> Result<Value> {
 async fn clear(cluster: &Cluster) -> Result<()> {
     let claims: Api<ResourceClaim> = cluster.api(PODS);
     for name in ["large", "more", "next"] {
-        claims.delete(name, &DeleteParams::default()).await.with_context(|| format!("cannot delete {name}"))?;
+        claims
+            .delete(name, &DeleteParams::default())
+            .await
+            .with_context(|| format!("cannot delete {name}"))?;
     }
     until(SOON, "all claims are gone", async || {
         let left = claims.list(&kube::api::ListParams::default()).await?.items;
