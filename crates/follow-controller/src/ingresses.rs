@@ -166,7 +166,11 @@ mod tests {
         assert_eq!(seen(&[], &[]).status(&[two.clone(), one.clone(), two.clone()]), Some(both.clone()));
         assert_eq!(seen(&both, &both).status(&[two.clone(), one.clone()]), None, "w40: it stands there");
         assert_eq!(seen(&both, &both).status(&[]), Some(vec![]));
-        assert_eq!(seen(&[two.clone()], &[]).status(&[one]), None, "the source has a controller for it");
+        assert_eq!(
+            seen(std::slice::from_ref(&two), &[]).status(&[one]),
+            None,
+            "the source has a controller for it"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The scheduler of the source: asks targets for each proxy pod, elects one, and allows it.
 //!
 //! Watches: proxy pods (field selector `spec.schedulerName=admiralty-proxy`), the PersistentVolumeClaims that say where
-//! they may go, virtual nodes, namespaces, Targets and
-//! ClusterTargets with their Secrets, TargetScores, PodGroups; in each usable target the PodChaperons of this source and the
+//! they may go, virtual nodes, namespaces, Targets and ClusterTargets with their Secrets, TargetScores, PodGroups; in
+//! each usable target the PodChaperons of this source and the
 //! ClusterSummary.
 //!
 //! Writes: in the source bindings, `PodScheduled=False` and grants of proxy pods without a node, events; in targets

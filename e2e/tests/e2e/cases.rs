@@ -6,10 +6,9 @@ use futures::future::LocalBoxFuture;
 
 use crate::ordinary::{devices, preemption, resource_claims, storage};
 use crate::{
-    admission, api, budget, bystanders, chart, claims, cli, daemons, declared, drains, ends, failover,
-    follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts,
-    scores, services, silence, sources, streams, targets, the_ground, the_recorder, twins, updates,
-    workloads,
+    admission, api, budget, bystanders, chart, cli, daemons, data, declared, drains, ends, failover, follow,
+    grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts, scores,
+    services, silence, sources, streams, targets, the_ground, the_recorder, twins, updates, workloads,
 };
 
 /// What a test does.
@@ -162,9 +161,9 @@ fn needs() -> Vec<Case> {
         case!(follow::an_original_can_refuse_to_follow),
         case!(follow::a_burst_of_objects_is_written_once_each),
         case!(follow::a_copy_is_mended_and_an_orphan_collected),
-        case!(claims::w30_a_stateful_set_keeps_its_data_where_it_is),
-        case!(claims::case_072_another_claim_of_the_same_name_is_never_used),
-        case!(claims::case_072_data_of_the_source_is_not_left_behind_unasked),
+        case!(data::w30_a_stateful_set_keeps_its_data_where_it_is),
+        case!(data::case_072_another_claim_of_the_same_name_is_never_used),
+        case!(data::case_072_data_of_the_source_is_not_left_behind_unasked),
         case!(updates::w37_case_030_what_either_side_writes_reaches_the_other),
         case!(updates::w37_images_deadlines_tolerations_and_resources_reach_the_delegate),
         case!(workloads::w40_w41_case_035_a_settled_world_costs_no_write, needs_local),

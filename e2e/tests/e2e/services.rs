@@ -51,6 +51,15 @@ async fn leads_to(cluster: &Cluster, namespace: &str, name: &str, count: usize) 
     .await
 }
 
+/// Fails when a Service or slices of it are in a cluster.
+async fn stays_away(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+    ensure!(services(cluster, namespace).get_opt(name).await?.is_none(), "nobody serves {name}");
+    let slices: Api<EndpointSlice> = cluster.api(namespace);
+    let of = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
+    ensure!(slices.list(&of).await?.items.is_empty(), "slices of a Service that does not follow");
+    Ok(())
+}
+
 fn patches(cluster: &Cluster, namespace: &str) -> Result<usize> {
     let seen = requests(cluster, "services", namespace)?;
     Ok(seen.iter().filter(|event| ["patch", "update"].iter().any(|verb| event["verb"] == *verb)).count())
@@ -86,10 +95,7 @@ pub(crate) async fn w36_case_082_a_service_follows_only_where_its_pods_run(groun
     })
     .await?;
     ensure!(services(two, &scene.namespace).get_opt("web").await?.is_none(), "a copy where no pod runs");
-    ensure!(services(one, &scene.namespace).get_opt("unserved").await?.is_none(), "nobody serves it");
-    let slices: Api<EndpointSlice> = one.api(&scene.namespace);
-    let of = ListParams::default().labels("kubernetes.io/service-name=unserved");
-    ensure!(slices.list(&of).await?.items.is_empty(), "slices of a Service that does not follow");
+    stays_away(one, &scene.namespace, "unserved").await?;
     let marked = ground.is_local().then(|| patches(scene.source, &scene.namespace)).transpose()?;
     ensure!(marked.is_none_or(|count| count == 1), "{marked:?} writes of the original");
     let versions = async || {

@@ -19,7 +19,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::cases::Case;
-use crate::claims::Storage;
+use crate::data::Storage;
 use crate::guest::{fake_pod, is};
 use crate::scene::{LONG, Scene, brief};
 

@@ -823,7 +823,7 @@ fn w37_case_030_what_was_changed_on_a_pod_is_changed_on_its_delegate_once() {
 #[test]
 fn case_030_keys_of_both_sides_stay_with_no_to_and_fro() {
     let seen = changed(running("Always"), &json!({"annotations": {"of-source": "1"}})).with_pod(|pod| {
-        drop(pod.metadata.annotations.get_or_insert_default().insert("of-delegate".into(), "2".into()))
+        drop(pod.metadata.annotations.get_or_insert_default().insert("of-delegate".into(), "2".into()));
     });
     let end = check(&seen, &["copy_annotations", "update_delegate"]);
     let Delegate::Present(pod) = &end.delegate else { panic!("no delegate") };
@@ -832,7 +832,7 @@ fn case_030_keys_of_both_sides_stay_with_no_to_and_fro() {
     assert_eq!((chaperon.annotation("of-source"), chaperon.annotation("of-delegate")), (None, Some("2")));
     // Somebody else there wants the key of the source.
     let contended = end.with_pod(|pod| {
-        drop(pod.metadata.annotations.get_or_insert_default().insert("of-source".into(), "9".into()))
+        drop(pod.metadata.annotations.get_or_insert_default().insert("of-source".into(), "9".into()));
     });
     check(&contended, &["update_delegate"]);
 }

@@ -67,7 +67,7 @@ fn w30_pods_that_share_a_claim_are_elected_for_one_target() {
         desk.applied(asking(user(name, "data"), Width::Some(2)));
         for target in ["c1", "c2"] {
             desk.change(name, target, |chaperon| {
-                drop(chaperon.claims.insert("data".into(), "uid-data".into()))
+                drop(chaperon.claims.insert("data".into(), "uid-data".into()));
             });
             desk.made(name, target);
         }
