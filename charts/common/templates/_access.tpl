@@ -60,3 +60,19 @@ rules:
 ---
 {{ include "multicluster.rolebinding" . }}
 {{- end -}}
+
+{{/* The Role, and its binding, with which replicas share work. */}}
+{{- define "multicluster.members" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  {{- include "multicluster.metadata" . | nindent 2 }}
+rules:
+  # Each replica renews a Lease named after its pod, which no rule can name, sees those of the others, and removes what
+  # replicas that are gone left behind.
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [get, list, watch, create, patch, delete]
+---
+{{ include "multicluster.rolebinding" . }}
+{{- end -}}
