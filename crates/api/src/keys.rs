@@ -151,6 +151,8 @@ pub const RESERVED_SECONDS: &str = key!("reserved-seconds");
 pub const RESERVED_ATTEMPT: &str = key!("reserved-attempt");
 /// Annotation of the ClusterSummary: UID of the `kube-system` namespace.
 pub const CLUSTER_UID: &str = key!("cluster-uid");
+/// Annotation of the ClusterSummary: the features that all nodes declare, separated by commas.
+pub const DECLARED_FEATURES: &str = key!("declared-features");
 /// Annotation of the ClusterSummary: the namespace of our release in that cluster.
 pub const RELEASE_NAMESPACE: &str = key!("release-namespace");
 /// Annotation of the ClusterSummary: version of this protocol, [`PROTOCOL_VERSION`].

@@ -9,6 +9,6 @@ pub use source::{
     ClusterSource, ClusterSourceSpec, ServiceAccountReference, Source, SourceSpec, SourceStatus,
 };
 pub use target::{
-    ClusterKubeconfigSecret, ClusterTarget, ClusterTargetSpec, Failover, Fence, KubeconfigSecret,
-    LabelRewriting, Target, TargetSpec, TargetStatus,
+    Capacity, CapacityOf, ClusterKubeconfigSecret, ClusterTarget, ClusterTargetSpec, Failover, Fence,
+    KubeconfigSecret, LabelRewriting, Target, TargetSpec, TargetStatus,
 };

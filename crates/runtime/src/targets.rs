@@ -9,7 +9,7 @@ mod registry;
 use crate::Runtime;
 use api::conditions::{Kind, Reason, is_true};
 use api::failover::Policy;
-use api::v1alpha1::{LabelRewriting, TargetStatus};
+use api::v1alpha1::{Capacity, LabelRewriting, TargetStatus};
 use api::{fence, keys};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -69,6 +69,8 @@ pub struct Settings {
     pub start_deadline: Option<String>,
     /// What becomes of pods when the target does not answer, unless they say otherwise.
     pub failover: Policy,
+    /// What the virtual node shows of the cluster's capacity.
+    pub capacity: Option<Capacity>,
 }
 
 /// Whether there is a client, and if not, why.

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What happens to labels on their way to a delegate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +40,35 @@ pub enum Fence {
     /// itself when it does not see it renewed. That is sure as long as API server, chaperon-controller and nodes of the
     /// target work while it is cut off.
     Lease,
+}
+
+/// Of which amounts a virtual node's capacity is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CapacityOf {
+    /// What nodes offer to pods.
+    #[default]
+    Total,
+    /// What of it no pod has asked for yet, pods of this cluster included.
+    Free,
+}
+
+/// What a virtual node shows of its cluster's capacity. Where a pod fits is decided in the cluster itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Capacity {
+    /// Of which amounts; `Total` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<CapacityOf>,
+    /// So many percent of them; 100 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub share: Option<u32>,
+    /// Resource to quantity: no more than this.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub at_most: BTreeMap<String, String>,
+    /// Resource to quantity: no less than this, for pools that are empty until somebody asks.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub up_to: BTreeMap<String, String>,
 }
 
 /// The Secret beside a Target that holds a kubeconfig.
@@ -148,6 +178,9 @@ pub struct TargetSpec {
     /// What counts as proof that a pod does not run here any more; `Confirmed` when absent. Pods may say otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
+    /// What the virtual node shows of the cluster's capacity; all of it when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
 }
 
 /// A cluster in which pods of every namespace may run.
@@ -223,6 +256,9 @@ pub struct ClusterTargetSpec {
     /// What counts as proof that a pod does not run here any more; `Confirmed` when absent. Pods may say otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
+    /// What the virtual node shows of the cluster's capacity; all of it when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
 }
 
 /// What virtual-kubelet found out about a target.

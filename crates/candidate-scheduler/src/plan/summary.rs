@@ -109,8 +109,17 @@ pub(super) fn summary(snapshot: &Snapshot, cluster_uid: &str, release_namespace:
         (keys::CLUSTER_UID.to_owned(), cluster_uid.to_owned()),
         (keys::PROTOCOL.to_owned(), keys::PROTOCOL_VERSION.to_owned()),
         (keys::RELEASE_NAMESPACE.to_owned(), release_namespace.to_owned()),
+        (keys::DECLARED_FEATURES.to_owned(), common_features(&counted)),
     ]));
     summary
+}
+
+/// The features that all nodes declare, separated by commas.
+fn common_features(nodes: &[&Node]) -> String {
+    let sets =
+        nodes.iter().map(|node| node.info.features.iter().map(String::as_str).collect::<BTreeSet<_>>());
+    let common = sets.reduce(|common, own| common.intersection(&own).copied().collect());
+    common.unwrap_or_default().into_iter().collect::<Vec<_>>().join(",")
 }
 
 fn counts(node: &Node) -> bool {
@@ -274,6 +283,22 @@ mod tests {
         let notes = of(vec![]).metadata.annotations.expect("annotations");
         assert_eq!((notes[keys::CLUSTER_UID].as_str(), notes[keys::PROTOCOL].as_str()), ("u", "1"));
         assert_eq!(notes[keys::RELEASE_NAMESPACE], "r");
+    }
+
+    #[test]
+    fn features_that_all_nodes_declare_are_published() {
+        let declaring = |name: &str, features: &[&str]| {
+            NodeInfo::parse(&json!({
+                "metadata": {"name": name},
+                "status": {"declaredFeatures": features, "conditions": [{"type": "Ready", "status": "True"}]},
+            }))
+            .expect("a node")
+        };
+        let published =
+            |nodes| of(nodes).metadata.annotations.expect("annotations")[keys::DECLARED_FEATURES].clone();
+        assert_eq!(published(vec![declaring("n1", &["B", "A", "C"]), declaring("n2", &["C", "B"])]), "B,C");
+        assert_eq!(published(vec![declaring("n1", &["A"]), plain("n2")]), "");
+        assert_eq!(published(vec![]), "");
     }
 
     #[test]

@@ -47,6 +47,7 @@ fn targets(name: &str, status: TargetStatus) -> TargetMap {
         settings: Settings {
             is_self: false,
             excluded_labels_regexp: None,
+            capacity: None,
             label_rewriting: LabelRewriting::Rewrite,
             ask: None,
             order: 0,

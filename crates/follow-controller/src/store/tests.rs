@@ -29,6 +29,7 @@ fn target(name: &str, uid: &str, is_self: bool) -> Arc<Target> {
         settings: Settings {
             is_self,
             excluded_labels_regexp: None,
+            capacity: None,
             label_rewriting: LabelRewriting::Rewrite,
             ask: None,
             order: 0,

@@ -324,6 +324,7 @@ fn a_target_without_client_says_why() {
             settings: runtime::targets::Settings {
                 is_self: false,
                 excluded_labels_regexp: None,
+                capacity: None,
                 label_rewriting: api::v1alpha1::LabelRewriting::Rewrite,
                 ask: Some("2".to_owned()),
                 order: -1,

@@ -255,6 +255,7 @@ fn namespaced_object(object: NamespacedTarget) -> Object {
             object.spec.failover_grace_period.as_deref(),
             object.spec.fence,
         ),
+        capacity: object.spec.capacity,
     };
     Object { target: target(object.metadata, namespace, settings, object.status.unwrap_or_default()), secret }
 }
@@ -280,6 +281,7 @@ fn cluster_object(object: ClusterTarget) -> Object {
             object.spec.failover_grace_period.as_deref(),
             object.spec.fence,
         ),
+        capacity: object.spec.capacity,
     };
     Object {
         target: target(object.metadata, String::new(), settings, object.status.unwrap_or_default()),
