@@ -1,6 +1,7 @@
 //! Watches, probers and the loop that decides and writes.
 
 use crate::apply::{Effect, Error, apply, stored};
+use crate::events::{self, Teller};
 use crate::facts::{Facts, Health, Link, Reach, Seen, World};
 use crate::kubelet::Surface;
 use crate::plan::{Action, plan, stands_for};
@@ -11,8 +12,10 @@ use api::{Node, keys};
 use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher;
-use runtime::{CancellationToken, Chain, Class, Connection, Runtime, Target, TargetKey, Targets, watch};
-use std::collections::{BTreeMap, HashMap};
+use runtime::{
+    CancellationToken, Chain, Class, Connection, Members, Runtime, Target, TargetKey, Targets, watch,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -36,12 +39,16 @@ pub(crate) struct Place {
     pub(crate) address: String,
     /// Their kubelet API.
     pub(crate) surface: Option<Surface>,
+    /// Counts of the events of delegates that are shown on proxy pods; none are shown without.
+    pub(crate) events: Option<prometheus::IntCounterVec>,
 }
 
 struct Controller {
     rt: Runtime,
     stop: CancellationToken,
     place: Place,
+    /// Nodes are shared among replicas by their names.
+    members: Members,
     targets: BTreeMap<TargetKey, Arc<Target>>,
     probers: HashMap<TargetKey, ProberTask>,
     /// `None` until the first list.
@@ -49,11 +56,18 @@ struct Controller {
     strangers: HashMap<String, CancellationToken>,
     reports: UnboundedSender<Report>,
     heartbeats: tokio::sync::watch::Sender<heartbeat::Nodes>,
+    pulse: Option<Pulse>,
     written: HashMap<(String, &'static str), Instant>,
     count: u64,
 }
 
-/// Runs while this replica leads.
+/// The heartbeat of all nodes of this replica.
+struct Pulse {
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Runs until stopped, for what is this replica's among its like.
 ///
 /// # Errors
 ///
@@ -61,33 +75,36 @@ struct Controller {
 pub(crate) async fn run(
     rt: Runtime,
     mut targets: Targets,
-    place: Place,
+    (place, members): (Place, Members),
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let (reports, mut reported) = unbounded_channel();
-    let (heartbeats, beats) = tokio::sync::watch::channel(heartbeat::Nodes::new());
-    let pulse = tokio::spawn(heartbeat::beat(rt.clone(), beats, stop.clone()));
+    let (heartbeats, _) = tokio::sync::watch::channel(heartbeat::Nodes::new());
     let config = watcher::Config::default().labels(&format!("{}={}", keys::PROVIDER, keys::PROVIDER_VALUE));
     let mut nodes = Box::pin(watch(Api::<Node>::all(rt.client.clone()), config, "local", &rt.metrics));
     let mut controller = Controller {
         rt,
         stop: stop.child_token(),
         place,
+        members,
         targets: (*targets.synced().await).clone(),
         probers: HashMap::new(),
         nodes: None,
         strangers: HashMap::new(),
         reports,
         heartbeats,
+        pulse: None,
         written: HashMap::new(),
         count: 0,
     };
     let mut tick = tokio::time::interval(CALM);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
+        let mut shared_anew = false;
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
+            () = controller.members.changed() => shared_anew = true,
             changed = targets.changed() => controller.targets = (*changed).clone(),
             Some(seen) = nodes.next() => controller.see(seen),
             Some(report) = reported.recv() => controller.take(report),
@@ -95,12 +112,17 @@ pub(crate) async fn run(
         }
         controller.follow();
         controller.follow_ports();
+        if shared_anew {
+            controller.beat();
+            controller.hand_over().await;
+        }
         // What one pass created, the next one completes.
         while controller.pass().await {}
     }
-    if let Err(failure) = pulse.await {
-        warn!(error = %failure, "the heartbeat ended badly");
-    }
+    controller.end_pulse().await;
+    let members = std::mem::replace(&mut controller.members, Members::alone());
+    drop(controller);
+    members.leave().await;
     Ok(())
 }
 
@@ -151,12 +173,30 @@ impl Controller {
         prober.health = report.health;
     }
 
+    /// Lets others begin with what is not this replica's any more, once nothing of it is under way here.
+    async fn hand_over(&mut self) {
+        self.end_pulse().await;
+        self.members.obeys();
+        let count = self.members.count();
+        self.rt.metrics.leader.set(i64::from(count > 0));
+        info!(replicas = count, targets = self.probers.len(), "targets are shared anew");
+    }
+
+    /// Ends the heartbeat; the next one begins with the next nodes.
+    async fn end_pulse(&mut self) {
+        let Some(Pulse { stop, task }) = self.pulse.take() else { return };
+        stop.cancel();
+        if let Err(failure) = task.await {
+            warn!(error = %failure, "the heartbeat ended badly");
+        }
+    }
+
     /// Starts and stops what follows single targets and nodes.
     fn follow(&mut self) {
-        let targets = &self.targets;
+        let (targets, members) = (&self.targets, &self.members);
         self.probers.retain(|key, prober| {
             let fingerprint = targets.get(key).and_then(|target| fingerprint(target));
-            let keep = fingerprint.as_ref() == Some(&prober.fingerprint);
+            let keep = fingerprint.as_ref() == Some(&prober.fingerprint) && members.owns(&key.virtual_node());
             if !keep {
                 prober.stop.cancel();
             }
@@ -167,26 +207,29 @@ impl Controller {
         });
         for (key, target) in targets {
             let Connection::Up { client, .. } = &target.connection else { continue };
-            let Some(fingerprint) = fingerprint(target).filter(|_| !self.probers.contains_key(key)) else {
-                continue;
-            };
+            let is_due = members.owns(&key.virtual_node()) && !self.probers.contains_key(key);
+            let Some(fingerprint) = fingerprint(target).filter(|_| is_due) else { continue };
             self.count += 1;
             let (number, stop) = (self.count, self.stop.child_token());
             let is_self = target.settings.is_self;
             let prober = Prober { key: key.clone(), number, client: client.clone(), is_self };
             tokio::spawn(probe(prober, self.reports.clone(), stop.clone()));
+            if let Some(counts) = self.place.events.clone() {
+                let (rt, key, client) = (self.rt.clone(), key.clone(), client.clone());
+                tokio::spawn(events::follow(Teller { rt, key, client, counts }, stop.clone()));
+            }
             self.probers
                 .insert(key.clone(), ProberTask { number, fingerprint, stop, health: Health::default() });
         }
         let Some(nodes) = &self.nodes else { return };
         self.strangers.retain(|name, stop| {
-            let keep = nodes.contains_key(name);
+            let keep = nodes.contains_key(name) && members.owns(name);
             if !keep {
                 stop.cancel();
             }
             keep
         });
-        for name in nodes.keys() {
+        for name in nodes.keys().filter(|name| members.owns(name)) {
             if !self.strangers.contains_key(name) {
                 let stop = self.stop.child_token();
                 tokio::spawn(strangers::follow(self.rt.clone(), name.clone(), stop.clone()));
@@ -198,7 +241,8 @@ impl Controller {
     /// Opens and closes the ports of nodes, once it is known which ports they had.
     fn follow_ports(&mut self) {
         let (Some(surface), Some(nodes)) = (self.place.surface.as_mut(), &self.nodes) else { return };
-        let wanted = self.targets.keys().map(TargetKey::virtual_node).collect();
+        let wanted = self.targets.keys().map(TargetKey::virtual_node);
+        let wanted = wanted.filter(|node| self.members.owns(node)).collect();
         let shown =
             nodes.iter().filter_map(|(name, seen)| Some((name.clone(), node::port(&seen.node.status)?)));
         surface.follow(&wanted, &shown.collect());
@@ -208,9 +252,12 @@ impl Controller {
         let nodes = self.nodes.clone()?;
         let targets = self.targets.values().map(|target| self.facts(target)).collect();
         let surface = self.place.surface.as_ref();
+        let names = nodes.keys().cloned().chain(self.targets.keys().map(TargetKey::virtual_node));
+        let others: BTreeSet<String> = names.filter(|name| !self.members.owns(name)).collect();
         Some(World {
             targets,
             nodes,
+            others,
             address: self.place.address.clone(),
             ports: surface.map(Surface::ports).unwrap_or_default(),
             serving: surface.map(Surface::state),
@@ -233,11 +280,13 @@ impl Controller {
             created: target.created,
             link,
             excluded: target.settings.excluded_labels_regexp.clone(),
+            capacity: target.settings.capacity.clone().unwrap_or_default(),
             resource_version: target.resource_version.clone(),
             finalizers: target.finalizers.clone(),
             is_held: target.is_held(),
             deleting: target.deleting,
             is_fenced: target.is_fenced(),
+            is_others: !self.members.owns(&target.virtual_node()),
             status: target.status.clone(),
             health: self.probers.get(&target.key).map(|prober| prober.health.clone()).unwrap_or_default(),
         }
@@ -331,8 +380,14 @@ impl Controller {
         }
     }
 
-    fn beat(&self) {
-        let nodes = self.nodes.iter().flatten();
+    fn beat(&mut self) {
+        if self.pulse.is_none() {
+            let stop = self.stop.child_token();
+            let (nodes, fence) = (self.heartbeats.subscribe(), self.members.fence());
+            let task = tokio::spawn(heartbeat::beat(self.rt.clone(), nodes, fence, stop.clone()));
+            self.pulse = Some(Pulse { stop, task });
+        }
+        let nodes = self.nodes.iter().flatten().filter(|(name, _)| self.members.owns(name));
         let nodes: heartbeat::Nodes = nodes
             .filter(|(_, seen)| !seen.node.is_terminating())
             .filter(|(name, seen)| {

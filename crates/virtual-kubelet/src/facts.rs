@@ -2,12 +2,12 @@
 
 use crate::kubelet::State;
 use api::conditions::Reason;
-use api::v1alpha1::TargetStatus;
+use api::v1alpha1::{Capacity, TargetStatus};
 use api::{ClusterSummary, Node, keys};
 use k8s_openapi::jiff::Timestamp;
 use runtime::TargetKey;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Failed probes in a row after which a target counts as unreachable.
@@ -23,18 +23,24 @@ pub(crate) struct Summary {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) capacity: BTreeMap<String, String>,
     pub(crate) allocatable: BTreeMap<String, String>,
+    pub(crate) free: BTreeMap<String, String>,
+    /// Those that all nodes declare.
+    pub(crate) features: BTreeSet<String>,
 }
 
 impl From<ClusterSummary> for Summary {
     fn from(summary: ClusterSummary) -> Self {
         let annotation =
             |key: &str| summary.metadata.annotations.as_ref()?.get(key).filter(|v| !v.is_empty()).cloned();
+        let features = annotation(keys::DECLARED_FEATURES).unwrap_or_default();
         Self {
             cluster_uid: annotation(keys::CLUSTER_UID),
             protocol: annotation(keys::PROTOCOL),
             labels: summary.metadata.labels.unwrap_or_default(),
             capacity: summary.capacity,
             allocatable: summary.allocatable,
+            free: summary.free,
+            features: features.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect(),
         }
     }
 }
@@ -142,6 +148,8 @@ pub(crate) struct Facts {
     pub(crate) created: Option<Timestamp>,
     pub(crate) link: Link,
     pub(crate) excluded: Option<String>,
+    /// What is shown of its capacity.
+    pub(crate) capacity: Capacity,
     pub(crate) resource_version: String,
     /// All of the object, in their order.
     pub(crate) finalizers: Vec<String>,
@@ -149,6 +157,8 @@ pub(crate) struct Facts {
     pub(crate) is_held: bool,
     pub(crate) deleting: bool,
     pub(crate) is_fenced: bool,
+    /// Another replica asks it and writes of it.
+    pub(crate) is_others: bool,
     /// As last written by this component.
     pub(crate) status: TargetStatus,
     pub(crate) health: Health,
@@ -190,6 +200,8 @@ pub(crate) struct World {
     pub(crate) targets: Vec<Facts>,
     /// Every node with the label of virtual nodes, by name.
     pub(crate) nodes: BTreeMap<String, Seen>,
+    /// Nodes, as they are or would be called, that other replicas look after.
+    pub(crate) others: BTreeSet<String>,
     pub(crate) address: String,
     /// Of the kubelet API, by node.
     pub(crate) ports: BTreeMap<String, u16>,

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Owne
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use runtime::members::Fence;
 use runtime::{CancellationToken, Chain, Runtime};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,12 +28,12 @@ const PARALLEL: usize = 16;
 pub(crate) type Nodes = BTreeMap<String, String>;
 
 /// Renews the Leases of all nodes until stopped; those of new nodes at once.
-pub(crate) async fn beat(rt: Runtime, mut nodes: Receiver<Nodes>, stop: CancellationToken) {
+pub(crate) async fn beat(rt: Runtime, mut nodes: Receiver<Nodes>, fence: Fence, stop: CancellationToken) {
     let leases = Api::<Lease>::namespaced(rt.client.clone(), NAMESPACE);
     let manager = rt.manager();
     let mut failing = false;
     loop {
-        let current = nodes.borrow_and_update().clone();
+        let current = if fence.holds() { nodes.borrow_and_update().clone() } else { Nodes::new() };
         let renewals =
             current.into_iter().map(|node| renew(leases.clone(), manager.clone(), node, rt.clock.now()));
         let results: Vec<bool> = futures::stream::iter(renewals).buffer_unordered(PARALLEL).collect().await;

@@ -1,8 +1,8 @@
 //! The kubelet API of the virtual nodes: logs, exec, attach, port-forward and numbers of proxy pods, relayed to
 //! their delegates through the API servers of the targets.
 //!
-//! The leader serves, and says so in the nodes: their address is its own, and each has a port. What a caller may
-//! do is decided as a kubelet does it, before anything else is looked at.
+//! The replica that looks after a node serves it, and says so there: its address is the replica's own, and it has a port
+//! for itself. What a caller may do is decided as a kubelet does it, before anything else is looked at.
 
 mod app;
 mod callers;
@@ -55,7 +55,7 @@ const LOOK_AT_FILES: Duration = Duration::from_secs(5);
 /// How long a port that another program has is left alone.
 const TAKEN: Duration = Duration::from_secs(30);
 
-/// What every leadership of this process uses.
+/// What the kubelet API is made of.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) args: KubeletArgs,

@@ -2,14 +2,17 @@
 //! the proxy pods on it.
 //!
 //! Watches Targets, ClusterTargets, the Secrets that they name and virtual nodes in the source cluster; asks
-//! each target for its ClusterSummary every few seconds.
+//! each target for its ClusterSummary every few seconds, and watches the Events of pods there.
 //!
 //! Writes the status and the finalizer of Targets and ClusterTargets, virtual Nodes with their status and Leases, requests for its
 //! serving certificate, and nothing in a target. It ends pods on virtual nodes that are no proxy pods once they
-//! are deleted, as nobody else would.
+//! are deleted, as nobody else would. Events of delegates are shown on their proxy pods.
 //!
 //! Serves logs, exec, attach, port-forward and usage of proxy pods over TLS, to callers that may use the node as
 //! a kubelet would demand it, by relaying them to the delegates.
+//!
+//! Replicas share the targets: each virtual node is looked after and served by one of them, and moves when that one
+//! goes.
 //!
 //! Promises:
 //! - A target that does not answer, or whose watches show nothing new, is `Reachable=False` and its node NotReady
@@ -23,7 +26,9 @@
 
 mod apply;
 mod args;
+mod capacity;
 mod controller;
+mod events;
 mod facts;
 mod heartbeat;
 mod kubelet;
@@ -31,6 +36,7 @@ mod node;
 mod plan;
 mod probe;
 mod progress;
+mod quantity;
 mod strangers;
 mod verdicts;
 
@@ -38,9 +44,9 @@ pub use args::KubeletArgs;
 
 use anyhow::Context;
 use kubelet::{Metrics, Parts, Streams, Surface};
-use runtime::{CancellationToken, Runtime, Targets, client, lease};
+use runtime::{CancellationToken, Members, Runtime, Targets, client};
 
-/// Runs nodes and conditions while this replica leads, without a kubelet API.
+/// Runs nodes and conditions of all targets, without a kubelet API.
 ///
 /// # Errors
 ///
@@ -51,17 +57,18 @@ pub async fn lead(
     address: String,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    controller::run(rt, targets, controller::Place { address, surface: None }, stop).await
+    let place = controller::Place { address, surface: None, events: None };
+    controller::run(rt, targets, (place, Members::alone()), stop).await
 }
 
 /// Runs until shutdown.
 ///
 /// # Errors
 ///
-/// Leader election cannot be set up.
+/// TLS cannot be set up, or metrics cannot be registered.
 pub async fn serve(rt: Runtime, args: KubeletArgs) -> anyhow::Result<()> {
     rt.readiness.set("targets", false);
-    // Streams outlive a leadership, but not the process.
+    // Streams outlive the share that they began in, but not the process.
     let streams = Streams::new(rt.shutdown.clone());
     let rt = streams.beside(&rt);
     let mut targets = Targets::start(&rt);
@@ -77,15 +84,12 @@ pub async fn serve(rt: Runtime, args: KubeletArgs) -> anyhow::Result<()> {
         metrics: Metrics::new(&rt.metrics.registry).context("cannot register metrics")?,
         authorities: config.root_cert.unwrap_or_default(),
     };
+    let events = events::counts(&rt.metrics.registry).context("cannot register metrics")?;
     targets.synced().await;
     rt.readiness.set("targets", true);
-    lease::lead(&rt, |stop| {
-        let surface = Surface::start(&rt, &parts, targets.clone(), &address, &stop);
-        let (rt, targets, address) = (rt.clone(), targets.clone(), address.clone());
-        async move {
-            let place = controller::Place { address, surface: Some(surface?) };
-            controller::run(rt, targets, place, stop).await
-        }
-    })
-    .await
+    let stop = rt.shutdown.child_token();
+    let surface = Surface::start(&rt, &parts, targets.clone(), &address, &stop)?;
+    let place = controller::Place { address, surface: Some(surface), events: Some(events) };
+    let members = Members::join(&rt);
+    controller::run(rt, targets, (place, members), stop).await
 }

@@ -1,5 +1,6 @@
 //! What a virtual node is to look like.
 
+use crate::capacity;
 use crate::facts::{Facts, Link, Reach, Summary, World};
 use crate::kubelet::State;
 use crate::verdicts::Judgement;
@@ -7,7 +8,7 @@ use api::{keys, names};
 use k8s_openapi::jiff::Timestamp;
 use runtime::TargetKey;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels that say what a node is, where it stands or whom it belongs to: never taken over from a target.
 const OWN_PREFIXES: &[&str] = &["node-role.kubernetes.io/", "virtual-kubelet.io/", keys::PREFIX];
@@ -133,17 +134,26 @@ pub(crate) fn status(target: &Facts, judgement: &Judgement, world: &World) -> Op
     }
     if let Some(port) = world.ports.get(&target.key.virtual_node()) {
         status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
-        // An API server then passes a WebSocket on as it is, and that of the target takes it.
-        if passes_web_sockets(target.health.version.as_deref()) {
-            status["declaredFeatures"] = json!([WEB_SOCKETS]);
-        }
     }
     if let Some(summary) = target.health.summary.as_deref() {
-        status["capacity"] = json!(summary.capacity);
-        status["allocatable"] = json!(summary.allocatable);
+        status["capacity"] = json!(capacity::shown(&summary.capacity, &summary.capacity, &target.capacity));
+        status["allocatable"] = json!(capacity::shown(&summary.allocatable, &summary.free, &target.capacity));
+        let features = features(summary, target, world);
+        if !features.is_empty() {
+            status["declaredFeatures"] = json!(features);
+        }
         status["nodeInfo"] = info(summary, target.health.version.as_deref());
     }
     Some(status)
+}
+
+/// What all nodes of a target declare, and what the node itself can.
+fn features<'a>(summary: &'a Summary, target: &Facts, world: &World) -> BTreeSet<&'a str> {
+    let of_nodes = summary.features.iter().map(String::as_str).filter(|feature| *feature != WEB_SOCKETS);
+    // An API server then passes a WebSocket on as it is, and that of the target takes it.
+    let serves = world.ports.contains_key(&target.key.virtual_node());
+    let passes = serves && passes_web_sockets(target.health.version.as_deref());
+    of_nodes.chain(passes.then_some(WEB_SOCKETS)).collect()
 }
 
 /// What is left to say of a node whose target is gone.

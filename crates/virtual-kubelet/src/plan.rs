@@ -77,7 +77,7 @@ pub(crate) fn plan(world: &World) -> Vec<Action> {
     let judgements = judge(&world.targets);
     let mut actions = Vec::new();
     for target in &world.targets {
-        let Some(judgement) = judgements.get(&target.key) else { continue };
+        let Some(judgement) = judgements.get(&target.key).filter(|_| !target.is_others) else { continue };
         actions.extend(hold_target(target, judgement));
         actions.extend(patch_target(target, judgement, world));
         match world.nodes.get(&target.key.virtual_node()) {
@@ -89,7 +89,8 @@ pub(crate) fn plan(world: &World) -> Vec<Action> {
         }
     }
     let wanted: BTreeSet<String> = world.targets.iter().map(|target| target.key.virtual_node()).collect();
-    let left_over = world.nodes.iter().filter(|(name, _)| !wanted.contains(*name));
+    let left_over =
+        world.nodes.iter().filter(|(name, _)| !wanted.contains(*name) && !world.others.contains(*name));
     actions.extend(left_over.flat_map(|(_, seen)| end_node(seen, world)));
     actions
 }

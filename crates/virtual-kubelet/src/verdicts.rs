@@ -1,5 +1,6 @@
 //! Conditions of targets.
 
+use crate::capacity;
 use crate::facts::{Facts, Link, Reach, Summary};
 use api::conditions::{Kind, Reason, Verdict, is_true};
 use api::keys::{self, PROTOCOL_VERSION};
@@ -32,10 +33,16 @@ pub(crate) fn judge(targets: &[Facts]) -> BTreeMap<TargetKey, Judgement> {
     by_age.sort_by(|a, b| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
     let mut holders: Vec<&Facts> = Vec::new();
     let mut judgements = BTreeMap::new();
-    for target in by_age {
+    for (at, target) in by_age.iter().copied().enumerate() {
         let older =
             holders.iter().find(|older| overlap(&older.key, &target.key) && same_cluster(older, target));
-        let accepted = accepted(target, older.copied());
+        let mut accepted = accepted(target, older.copied());
+        let is_first = accepted.status == Some(true) && target.status.cluster_uid.is_none();
+        if is_first
+            && by_age.iter().take(at).any(|older| overlap(&older.key, &target.key) && is_unknown(older))
+        {
+            accepted = verdict(Kind::Accepted, None, Reason::Pending, "an older target was not asked yet");
+        }
         let reachable = reachable(target);
         let ready = ready(target, &accepted, &reachable);
         let cluster_uid = match (&target.status.cluster_uid, accepted.status) {
@@ -60,6 +67,11 @@ fn identity(target: &Facts) -> Option<&str> {
     target.status.cluster_uid.as_deref().or_else(|| seen(target)?.cluster_uid.as_deref())
 }
 
+/// Another replica is about to ask it for the first time: it may stand for any cluster.
+fn is_unknown(target: &Facts) -> bool {
+    target.is_others && !target.deleting && identity(target).is_none() && target.status.conditions.is_empty()
+}
+
 fn same_cluster(a: &Facts, b: &Facts) -> bool {
     identity(a).is_some() && identity(a) == identity(b)
 }
@@ -75,6 +87,9 @@ fn accepted(target: &Facts, older: Option<&Facts>) -> Verdict {
     }
     if let Some(Err(error)) = target.excluded.as_deref().map(regex::Regex::new) {
         return no(Reason::SpecInvalid, format!("excludedLabelsRegexp: {error}"));
+    }
+    if let Some(message) = capacity::fault(&target.capacity) {
+        return no(Reason::SpecInvalid, message);
     }
     let summary = match seen(target) {
         Some(summary) => summary,

@@ -4,6 +4,7 @@
 //! grows by the rate times the time between two samples, so that the rate between two looks at it is the rate
 //! that the target told.
 
+use crate::quantity;
 use api::Pod;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -66,35 +67,11 @@ fn time(value: &Value) -> Option<Timestamp> {
 
 /// A quantity in billionths; `None` when it is none.
 fn billionths(value: &Value) -> Option<u128> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        _ => return None,
-    };
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: u128 = match text.get(digits.len()..)? {
-        "n" => 1,
-        "u" => 1_000,
-        "m" => 1_000_000,
-        "" => 1_000_000_000,
-        "k" => 1_000_000_000_000,
-        "M" => 1_000_000_000_000_000,
-        "G" => 1_000_000_000_000_000_000,
-        "T" => 1_000_000_000_000_000_000_000,
-        "Ki" => 1_000_000_000 << 10,
-        "Mi" => 1_000_000_000 << 20,
-        "Gi" => 1_000_000_000 << 30,
-        "Ti" => 1_000_000_000 << 40,
-        _ => return None,
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let whole: u128 = whole.parse().ok()?;
-    let mut sum = whole.checked_mul(unit)?;
-    if !fraction.is_empty() {
-        let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-        sum = sum.checked_add(fraction.parse::<u128>().ok()?.checked_mul(unit)? / scale)?;
+    match value {
+        Value::String(text) => quantity::billionths(text),
+        Value::Number(number) => quantity::billionths(&number.to_string()),
+        _ => None,
     }
-    Some(sum)
 }
 
 fn small(value: Option<u128>) -> u64 {

@@ -4,11 +4,11 @@ use crate::kubelet::State;
 use crate::node::{self, condition_of};
 use api::Node;
 use api::conditions::{Kind, Reason, is_true};
-use api::v1alpha1::TargetStatus;
+use api::v1alpha1::{Capacity, CapacityOf, TargetStatus};
 use k8s_openapi::jiff::Timestamp;
 use runtime::TargetKey;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn summary() -> Summary {
     let map =
@@ -19,6 +19,8 @@ fn summary() -> Summary {
         labels: map(&[("topology.kubernetes.io/region", "eu"), ("kubernetes.io/arch", "arm64")]),
         capacity: map(&[("cpu", "8"), ("memory", "64Gi"), ("pods", "110")]),
         allocatable: map(&[("cpu", "7900m"), ("memory", "60Gi"), ("pods", "110")]),
+        free: map(&[("cpu", "1500m"), ("memory", "60Gi"), ("pods", "90")]),
+        features: BTreeSet::new(),
     }
 }
 
@@ -34,11 +36,13 @@ fn target(namespace: &str, name: &str) -> Facts {
         created: Some(Timestamp::from_second(100).unwrap()),
         link: Link::Up,
         excluded: None,
+        capacity: Capacity::default(),
         resource_version: "1".to_owned(),
         finalizers: Vec::new(),
         is_held: false,
         deleting: false,
         is_fenced: false,
+        is_others: false,
         status: TargetStatus::default(),
         health: saw(summary()),
     }
@@ -49,6 +53,7 @@ fn world(targets: Vec<Facts>) -> World {
     World {
         targets,
         nodes: BTreeMap::new(),
+        others: BTreeSet::new(),
         address: "10.0.0.1".to_owned(),
         ports: BTreeMap::new(),
         serving: None,
@@ -648,4 +653,69 @@ fn a_fenced_target_takes_no_pods_even_when_it_answers() {
     assert_eq!(condition(&world, 0, Kind::Ready), says("False", Reason::Fenced));
     assert_eq!(condition(&world, 0, Kind::Reachable), says("True", Reason::Ok));
     assert_eq!(only_node(&world).spec["taints"][1]["value"], "TargetFenced");
+}
+
+#[test]
+fn what_another_replica_looks_after_is_left_alone() {
+    let mut world = world(vec![target("", "t1"), target("", "t2")]);
+    world.targets[1].is_others = true;
+    world.targets[1].status.cluster_uid = Some("c2".to_owned());
+    world.others = BTreeSet::from(["admiralty-t2".to_owned()]);
+    let mut world = settle(world);
+    assert_eq!(only_node(&world).name(), "admiralty-t1");
+    assert!(world.targets[1].status.conditions.is_empty());
+    // Nor is its node deleted when its target is gone.
+    let mut left: Node = serde_json::from_value(node::new(&world.targets[1].key)).unwrap();
+    left.metadata.uid = Some("node-t2".to_owned());
+    world.nodes.insert("admiralty-t2".to_owned(), Seen { node: left, applied: Applied::default() });
+    world.targets.remove(1);
+    assert_eq!(plan(&world), []);
+    world.others.clear();
+    assert!(matches!(&plan(&world)[..], [Action::DeleteNode { .. }]));
+}
+
+#[test]
+fn w15_a_target_waits_for_the_first_word_on_an_older_one_that_another_replica_asks() {
+    let (mut older, mut younger) = (target("", "t1"), target("", "t2"));
+    younger.created = Some(Timestamp::from_second(200).unwrap());
+    (older.is_others, older.health) = (true, Health::default());
+    let mut world = settle(world(vec![older, younger]));
+    assert_eq!(condition(&world, 1, Kind::Accepted), says("Unknown", Reason::Pending));
+    assert!(world.nodes.is_empty());
+    world.targets[0].status.cluster_uid = Some("c1".to_owned());
+    let mut world = settle(world);
+    assert_eq!(condition(&world, 1, Kind::Accepted), says("False", Reason::SameCluster));
+    world.targets[0].status.cluster_uid = Some("c9".to_owned());
+    assert_eq!(condition(&settle(world), 1, Kind::Accepted), says("True", Reason::Ok));
+}
+
+#[test]
+fn features_that_all_nodes_of_a_target_declare_are_declared_besides_our_own() {
+    let mut target = target("", "t1");
+    let features = ["ExtendWebSocketsToKubelet", "GuaranteedQoSPodCPUResize"];
+    target.health = saw(Summary { features: features.map(str::to_owned).into(), ..summary() });
+    // Without a kubelet API nothing can be streamed, whatever the nodes of the target can.
+    let declared = |world: &World| only_node(world).status["declaredFeatures"].clone();
+    let mut world = settle(world(vec![target]));
+    assert_eq!(declared(&world), json!(["GuaranteedQoSPodCPUResize"]));
+    world.ports = [("admiralty-t1".to_owned(), 10_250)].into();
+    world.targets[0].health.version = Some("v1.37.2".to_owned());
+    assert_eq!(declared(&settle(world)), json!(features));
+}
+
+#[test]
+fn w39_the_node_shows_what_its_user_wants_to_see_of_the_capacity() {
+    let mut world = settled();
+    world.targets[0].capacity = Capacity {
+        of: Some(CapacityOf::Free),
+        up_to: BTreeMap::from([("nvidia.com/gpu".to_owned(), "8".to_owned())]),
+        ..Capacity::default()
+    };
+    let mut world = settle(world);
+    let status = &only_node(&world).status;
+    assert_eq!((&status["allocatable"]["cpu"], &status["capacity"]["cpu"]), (&json!("1500m"), &json!("8")));
+    assert_eq!(status["allocatable"]["nvidia.com/gpu"], "8");
+    assert_eq!(status["capacity"]["nvidia.com/gpu"], "8");
+    world.targets[0].capacity.up_to.insert("cpu".to_owned(), "some".to_owned());
+    assert_eq!(condition(&settle(world), 0, Kind::Accepted), says("False", Reason::SpecInvalid));
 }
