@@ -90,7 +90,7 @@ e2e-kind: ## The same tests on kind, where Docker is present.
 	deploy/kind/e2e.sh
 
 .PHONY: bench
-bench: build ## Measure: make bench WORK=burst PODS=1000 TARGETS=2, WORK=core NODES=5000, or WORK=scheduler NODES=1000 PODS=5000 beside kube-scheduler.
+bench: build ## Measure: make bench WORK=burst PODS=1000 TARGETS=2, WORK=core NODES=5000, WORK=streams, or WORK=scheduler NODES=1000 PODS=5000 beside kube-scheduler.
 ifeq ($(WORK),core)
 	$(CARGO) run --release -p scheduling --example core -- \
 	  --referee "$$($(BIN)/controlplane referee)" --nodes $(NODES) --pods $(PODS)

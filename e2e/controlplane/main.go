@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	helmcmd "helm.sh/helm/v4/pkg/cmd"
 	helmkube "helm.sh/helm/v4/pkg/kube"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
@@ -30,8 +31,10 @@ import (
 	kwokcmd "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 	kwoksignals "sigs.k8s.io/kwok/pkg/utils/signals"
+	metricsserver "sigs.k8s.io/metrics-server/cmd/metrics-server/app"
 
 	"multicluster-scheduler.io/controlplane/referee"
+	"multicluster-scheduler.io/controlplane/streams"
 )
 
 var programs = map[string]func() int{
@@ -42,7 +45,9 @@ var programs = map[string]func() int{
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
 	"kubectl":                 kubectl,
 	"kwok":                    kwok,
+	"metrics-server":          metricsServer,
 	"referee":                 referee.Main,
+	"streams":                 streams.Main,
 }
 
 func main() {
@@ -118,6 +123,14 @@ func kwok() int {
 	command.PersistentFlags().AddFlagSet(flags)
 	if err := command.ExecuteContext(ctx); err != nil {
 		logger.Error("kwok ended", "error", err)
+		return 1
+	}
+	return 0
+}
+
+func metricsServer() int {
+	if err := metricsserver.NewMetricsServerCommand(genericapiserver.SetupSignalHandler()).Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0

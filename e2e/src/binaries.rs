@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::tools::find;
 
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 10] = [
     "etcd",
     "helm",
     "kube-apiserver",
@@ -19,7 +19,9 @@ const PROGRAMS: [&str; 8] = [
     "kube-scheduler",
     "kubectl",
     "kwok",
+    "metrics-server",
     "referee",
+    "streams",
 ];
 
 const MANIFESTS: &str = "testing-manifests-2";

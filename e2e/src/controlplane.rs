@@ -84,6 +84,7 @@ impl Plane<'_> {
             ("kwok", "kwok", "system:masters"),
             ("controller-manager", "system:kube-controller-manager", "system:controllers"),
             ("scheduler", "system:kube-scheduler", "system:schedulers"),
+            ("metrics-server", "metrics-server", "e2e:metrics-servers"),
         ] {
             let client = pki.client(name, user, group)?;
             let file = self.folder.join(format!("{name}.kubeconfig"));
@@ -96,7 +97,7 @@ impl Plane<'_> {
     fn start(&self, program: &str, arguments: &[String]) -> Result<Process> {
         let mut command: Command = self.network.command(&self.binaries.path(program))?;
         command.args(arguments).env_clear().env("HOME", self.folder).current_dir(self.folder);
-        if program == "kwok" {
+        if ["kwok", "streams"].contains(&program) {
             // Commands in fake containers are programs of the machine.
             command.env("PATH", "/usr/bin:/bin");
         }
@@ -253,6 +254,46 @@ impl Plane<'_> {
                 format!("--tls-cert-file={}", self.pki("kubelet.crt")),
                 format!("--tls-private-key-file={}", self.pki("kubelet.key")),
                 "--node-lease-duration-seconds=40".into(),
+            ],
+        )
+    }
+
+    /// Starts a server of streams, which plays the part of a kubelet that people talk to on a port.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn streams(&self, port: u16) -> Result<Process> {
+        self.start(
+            "streams",
+            &[
+                format!("--address=0.0.0.0:{port}"),
+                format!("--tls-cert-file={}", self.pki("kubelet.crt")),
+                format!("--tls-private-key-file={}", self.pki("kubelet.key")),
+                format!("--folder={}", self.folder.join(STREAMS).display()),
+                format!("--others=https://127.0.0.1:{KUBELET_PORT}"),
+            ],
+        )
+    }
+
+    /// Starts a metrics-server, which reads the nodes under an identity of its own.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn metrics_server(&self, port: u16) -> Result<Process> {
+        let (own, admin) =
+            (self.folder.join("metrics-server.kubeconfig"), self.folder.join("admin.kubeconfig"));
+        self.start(
+            "metrics-server",
+            &[
+                format!("--kubeconfig={}", own.display()),
+                format!("--authentication-kubeconfig={}", admin.display()),
+                format!("--authorization-kubeconfig={}", admin.display()),
+                format!("--secure-port={port}"),
+                format!("--cert-dir={}", self.folder.join("metrics-server").display()),
+                format!("--kubelet-certificate-authority={}", self.pki("ca.crt")),
+                "--kubelet-preferred-address-types=InternalIP".into(),
+                "--kubelet-use-node-status-port=true".into(),
+                "--metric-resolution=10s".into(),
             ],
         )
     }

@@ -61,15 +61,34 @@ impl Ground {
     /// # Errors
     /// When it cannot be started, or the run did not start its clusters itself.
     pub fn start_api_server(&self, cluster: &Cluster) -> Result<Process> {
+        self.plane(cluster)?.api_server()
+    }
+
+    /// Starts a server of streams of a cluster; [`crate::streams::serve`] makes a node of it.
+    ///
+    /// # Errors
+    /// When it cannot be started, or the run did not start its clusters itself.
+    pub fn start_streams(&self, cluster: &Cluster, port: u16) -> Result<Process> {
+        self.plane(cluster)?.streams(port)
+    }
+
+    /// Starts a metrics-server of a cluster; [`crate::usage::serve`] makes an API of it.
+    ///
+    /// # Errors
+    /// When it cannot be started, or the run did not start its clusters itself.
+    pub fn start_metrics_server(&self, cluster: &Cluster, port: u16) -> Result<Process> {
+        self.plane(cluster)?.metrics_server(port)
+    }
+
+    fn plane<'a>(&'a self, cluster: &'a Cluster) -> Result<Plane<'a>> {
         let (_, shared) = self.local.as_ref().context("these clusters were there before the run")?;
         let local = cluster.local()?;
-        let plane = Plane {
+        Ok(Plane {
             binaries: &shared.binaries,
             network: &local.network,
             folder: &local.folder,
             options: &shared.options,
-        };
-        plane.api_server()
+        })
     }
 
     /// Takes clusters that are there already, by name and kubeconfig file.

@@ -29,7 +29,9 @@ pub mod program;
 pub mod provider;
 pub mod relay;
 pub mod setup;
+pub mod streams;
 pub mod tools;
+pub mod usage;
 pub mod wait;
 
 /// Annotations that steer the fake kubelets and tell test objects apart.
@@ -42,6 +44,10 @@ pub mod keys {
     pub const STOPS_AFTER: &str = "e2e.multicluster-scheduler.io/stops-after";
     /// On a pod: the name of the fake node that refuses to start it, or `*` for every fake node.
     pub const REFUSED_BY: &str = "e2e.multicluster-scheduler.io/refused-by";
+    /// On a fake node: the port of its kubelet, where it is not kwok's.
+    pub const KUBELET_PORT: &str = "e2e.multicluster-scheduler.io/kubelet-port";
+    /// On a fake node: how much CPU each container on it uses, as a quantity.
+    pub const USAGE_CPU: &str = "e2e.multicluster-scheduler.io/usage-cpu";
     /// On a node: kwok plays its kubelet.
     pub const FAKE_NODE: &str = "kwok.x-k8s.io/node";
 }

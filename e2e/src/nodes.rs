@@ -24,6 +24,8 @@ pub struct Shape {
     pub labels: BTreeMap<String, String>,
     /// Taints, as in a node's spec.
     pub taints: Vec<Value>,
+    /// Annotations besides the one that makes it a fake node.
+    pub annotations: BTreeMap<String, String>,
 }
 
 impl Default for Shape {
@@ -34,6 +36,7 @@ impl Default for Shape {
             pods: 110,
             labels: BTreeMap::new(),
             taints: Vec::new(),
+            annotations: BTreeMap::new(),
         }
     }
 }
@@ -46,12 +49,14 @@ impl Shape {
         labels.insert("kubernetes.io/hostname".into(), name.into());
         labels.insert("kubernetes.io/os".into(), "linux".into());
         labels.insert("kubernetes.io/arch".into(), "amd64".into());
+        let mut annotations = self.annotations.clone();
+        annotations.insert(FAKE_NODE.into(), "fake".into());
         let resources = json!({"cpu": self.cpu, "memory": self.memory, "pods": self.pods.to_string(),
             "ephemeral-storage": "100Gi"});
         json!({
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": labels, "annotations": {FAKE_NODE: "fake"}},
+            "metadata": {"name": name, "labels": labels, "annotations": annotations},
             "spec": {"taints": self.taints},
             "status": {"capacity": resources, "allocatable": resources},
         })

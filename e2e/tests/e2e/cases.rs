@@ -6,9 +6,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::ordinary::{devices, preemption, resource_claims, storage};
 use crate::{
-    admission, api, budget, bystanders, chart, cli, daemons, data, declared, drains, ends, failover, follow,
-    grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts, scores,
-    services, silence, sources, streams, targets, the_ground, the_recorder, twins, updates, workloads,
+    admission, api, autoscaling, budget, bystanders, chart, cli, daemons, data, declared, drains, ends, failover, follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts, scores, services, sessions, shares, silence, sources, streams, targets, the_ground, the_recorder, told, twins, updates, workloads,
 };
 
 /// What a test does.
@@ -145,6 +143,7 @@ fn life() -> Vec<Case> {
         case!(placement::case_010_a_gated_pod_is_placed_once_its_gates_lift),
         case!(placement::case_017_a_namespace_that_one_target_lacks_keeps_no_pod_from_the_other),
         case!(budget::w02_chaperons_are_watched_and_not_read_for_each_pod, needs_local),
+        case!(daemons::case_053_a_pod_that_tolerates_everything_is_marked_and_goes_when_it_is_deleted),
         case!(daemons::pods_of_a_daemon_set_stay_and_are_replaced_in_the_source, needs_local),
     ]
 }
@@ -187,6 +186,13 @@ fn kubelet() -> Vec<Case> {
         case!(streams::w38_a_virtual_node_shows_what_its_delegates_use, needs_local),
         case!(streams::w37_a_debug_container_runs_in_the_delegate_and_shows_on_the_pod, needs_local),
         case!(streams::w27_nobody_reaches_a_kubelet_path_without_a_right_to_the_node, needs_local),
+        case!(told::case_038_an_event_of_a_delegate_is_shown_once_on_its_pod, needs_local),
+        case!(told::what_a_kubelet_says_of_a_delegate_stands_on_its_pod, needs_local),
+        case!(autoscaling::w38_an_autoscaler_follows_what_proxy_pods_use, needs_local),
+        case!(sessions::case_070_exit_codes_and_ends_of_inputs_pass_as_they_are, needs_local),
+        case!(sessions::w38_files_are_copied_into_a_container_and_out_of_it, needs_local),
+        case!(sessions::case_130_attach_is_the_main_process_until_its_input_ends, needs_local),
+        case!(sessions::w22_case_070_a_terminal_has_the_size_of_its_user_at_once_and_later, needs_local),
         case!(
             streams::case_065_each_virtual_node_has_its_port_and_no_request_for_a_certificate_stays,
             needs_local
@@ -260,6 +266,19 @@ fn alone() -> Vec<Case> {
             alone
         ),
         case!(failover::w13_pods_are_ready_within_five_seconds_of_their_targets_return, needs_local, alone),
+        case!(
+            shares::what_a_lost_replica_had_is_served_within_fifteen_seconds_and_never_by_two,
+            needs_local,
+            alone
+        ),
+        case!(sessions::w38_a_hundred_sessions_and_logs_at_once_lose_no_byte, needs_local, alone),
+        case!(sessions::w22_a_cut_session_ends_promptly_on_both_sides, needs_local, alone),
+        case!(
+            sessions::w22_sessions_of_a_target_that_is_cut_off_end_and_not_as_if_all_were_well,
+            needs_local,
+            alone
+        ),
+        case!(sessions::w38_memory_stays_flat_whatever_streams_carry, needs_local, alone),
         case!(the_ground::a_cut_cluster_is_out_of_reach, needs_local, alone),
         case!(the_ground::a_frozen_api_server_is_silent, needs_local, alone),
         case!(the_ground::a_killed_run_leaves_nothing_behind, needs_local, alone),

@@ -1,15 +1,17 @@
 //! Pods of a DaemonSet are never elected: each belongs to its node.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::ground::Ground;
+use e2e::setup::{SOURCE, virtual_node};
 use e2e::wait::until;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, EvictParams, ListParams};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::guest::is;
+use crate::guest::{fake_pod, is};
 use crate::owners::kinds::template;
-use crate::scene::{LONG, Scene, key};
+use crate::scene::{LONG, Scene, condition, key};
 
 /// The fake nodes of the source.
 const NODES: [&str; 2] = ["fake-0", "fake-1"];
@@ -49,4 +51,35 @@ async fn on_every_node(scene: &Scene<'_>, but: &[String]) -> Result<Vec<String>>
         Ok(Some(pods.iter().map(ResourceExt::name_any).collect()))
     })
     .await
+}
+
+pub(crate) async fn case_053_a_pod_that_tolerates_everything_is_marked_and_goes_when_it_is_deleted(
+    ground: &Ground,
+) -> Result<()> {
+    const NAMESPACE: &str = "strangers";
+    crate::installed::installed(ground).await?;
+    let source = ground.cluster(SOURCE)?;
+    source.create_namespace(NAMESPACE, &[]).await?;
+    let node = virtual_node(ground, "target-1").await?;
+    // As the pods of a DaemonSet are: for one node, whatever its taints.
+    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    let mut pod = fake_pod("stranger");
+    pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    pod["spec"]["affinity"] = json!({"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(600);
+    crate::guest::create(source, NAMESPACE, pod).await?;
+    let pods: Api<Pod> = source.api(NAMESPACE);
+    until(LONG, "the pod says why it does not run", async || {
+        let status = json!(pods.get("stranger").await?.status);
+        let reason = condition(&status, "Ready").map(|ready| ready["reason"].clone());
+        Ok((reason == Some(json!("NotAProxyPod"))).then_some(()))
+    })
+    .await?;
+    let logs = source.raw(&format!("/api/v1/namespaces/{NAMESPACE}/pods/stranger/log")).await;
+    let error = format!("{:#}", logs.err().context("it has logs")?);
+    ensure!(error.contains("404") || error.contains("is no proxy pod"), "{error}");
+    pods.delete("stranger", &DeleteParams::default()).await?;
+    crate::guest::gone(source, NAMESPACE, "stranger").await?;
+    crate::scene::remove_namespace(source, NAMESPACE).await
 }

@@ -8,6 +8,7 @@
 
 mod admission;
 mod api;
+mod autoscaling;
 mod budget;
 mod bystanders;
 mod cases;
@@ -36,6 +37,8 @@ mod restarts;
 mod scene;
 mod scores;
 mod services;
+mod sessions;
+mod shares;
 mod silence;
 mod sources;
 mod streams;
@@ -43,6 +46,7 @@ mod targets;
 mod the_ground;
 mod the_recorder;
 mod third;
+mod told;
 mod twins;
 mod updates;
 mod workloads;

@@ -31,14 +31,14 @@ use crate::guest::{becomes, fake_pod, with};
 use crate::scene::{LONG, Scene, condition, create, key, merge, pinned};
 
 const TARGET: &str = "target-1";
-const MEGABYTE: usize = 1024 * 1024;
+pub(crate) const MEGABYTE: usize = 1024 * 1024;
 /// The two ways in which kubectl streams.
-const PROTOCOLS: [&str; 2] = ["true", "false"];
+pub(crate) const PROTOCOLS: [&str; 2] = ["true", "false"];
 
 /// A proxy pod whose delegate runs in a fake node of one target.
-struct Streams<'a> {
-    scene: Scene<'a>,
-    folder: PathBuf,
+pub(crate) struct Streams<'a> {
+    pub(crate) scene: Scene<'a>,
+    pub(crate) folder: PathBuf,
 }
 
 impl<'a> Streams<'a> {
@@ -58,7 +58,7 @@ impl<'a> Streams<'a> {
     }
 
     /// A kubectl in the pod's namespace.
-    fn kubectl(&self, web_sockets: &str, arguments: &[&str]) -> Result<Command> {
+    pub(crate) fn kubectl(&self, web_sockets: &str, arguments: &[&str]) -> Result<Command> {
         let mut all = vec!["-n", self.scene.namespace.as_str()];
         all.extend(arguments);
         let mut command = helm::command(self.scene.ground, self.scene.source, "kubectl", &all)?;
@@ -81,19 +81,19 @@ impl<'a> Streams<'a> {
 }
 
 /// Lines as a container runtime writes them, one a second.
-fn logged(lines: &[&str]) -> String {
+pub(crate) fn logged(lines: &[&str]) -> String {
     let each = lines.iter().enumerate();
     each.map(|(second, line)| format!("2026-01-01T00:00:{second:02}.000000000Z stdout F {line}\n")).collect()
 }
 
-struct Done {
-    code: Option<i32>,
-    output: Vec<u8>,
-    errors: String,
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) output: Vec<u8>,
+    pub(crate) errors: String,
 }
 
 /// Runs a command with these bytes as its input.
-async fn finish(mut command: Command, input: &[u8]) -> Result<Done> {
+pub(crate) async fn finish(mut command: Command, input: &[u8]) -> Result<Done> {
     let mut child = command.spawn().context("cannot start kubectl")?;
     let mut stdin = child.stdin.take().context("no input")?;
     let write = async {
@@ -109,12 +109,12 @@ async fn finish(mut command: Command, input: &[u8]) -> Result<Done> {
     Ok(Done { code: output.status.code(), output: output.stdout, errors })
 }
 
-fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Bytes without a pattern, different for each seed.
-fn noise(count: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(count: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut bytes = Vec::with_capacity(count + 8);
     while bytes.len() < count {
@@ -231,9 +231,10 @@ pub(crate) async fn case_130_files_are_copied_and_attach_shows_the_main_process(
     streams.scene.close().await
 }
 
-/// A running `kubectl port-forward` and the local port.
-async fn forward(streams: &Streams<'_>, web_sockets: &str) -> Result<(Child, u16)> {
-    let mut child = streams.kubectl(web_sockets, &["port-forward", "pod/pod", ":80"])?.spawn()?;
+/// A running `kubectl port-forward` of one of the pod's ports, and the local port.
+pub(crate) async fn forward(streams: &Streams<'_>, web_sockets: &str, port: u16) -> Result<(Child, u16)> {
+    let mut child =
+        streams.kubectl(web_sockets, &["port-forward", "pod/pod", &format!(":{port}")])?.spawn()?;
     let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
     let line = next(&mut lines).await?;
     let port = line
@@ -245,7 +246,7 @@ async fn forward(streams: &Streams<'_>, web_sockets: &str) -> Result<(Child, u16
     Ok((child, port))
 }
 
-async fn echoed(port: u16, sent: Vec<u8>) -> Result<Vec<u8>> {
+pub(crate) async fn echoed(port: u16, sent: Vec<u8>) -> Result<Vec<u8>> {
     let stream = TcpStream::connect(("127.0.0.1", port)).await.context("cannot connect to kubectl")?;
     let (mut from, mut to) = stream.into_split();
     let mut got = vec![0; sent.len()];
@@ -260,7 +261,7 @@ async fn echoed(port: u16, sent: Vec<u8>) -> Result<Vec<u8>> {
 pub(crate) async fn w38_a_forwarded_port_carries_every_byte(ground: &Ground) -> Result<()> {
     let streams = Streams::open(ground, "streams-forward", &["main"]).await?;
     for web_sockets in PROTOCOLS {
-        let (mut child, port) = forward(&streams, web_sockets).await?;
+        let (mut child, port) = forward(&streams, web_sockets, 80).await?;
         let sent: Vec<Vec<u8>> = (0..3).map(|seed| noise(16 * MEGABYTE, seed)).collect();
         let echoes = sent.iter().map(|bytes| echoed(port, bytes.clone()));
         for (got, sent) in futures::future::try_join_all(echoes).await?.iter().zip(&sent) {

@@ -13,6 +13,7 @@ mod report;
 mod resident;
 mod scheduler;
 mod status;
+mod streams;
 mod targets;
 mod webhook;
 mod writes;
@@ -71,6 +72,8 @@ enum Work {
     FreezeApiServer,
     /// The same, by its candidate-scheduler.
     FreezeCandidateScheduler,
+    /// Logs, sessions and a forwarded port of a pod, through a virtual node and directly.
+    Streams,
     /// Reviews of pods of 64 kB by the webhook.
     Webhook,
     /// One scheduler alone in one cluster, ours and kube-scheduler in turn.
@@ -98,6 +101,7 @@ fn run(args: &Args, runtime: &Runtime) -> Result<ExitCode> {
         Work::FreezeCandidateScheduler => {
             runtime.block_on(freeze::run(args.pods, What::CandidateScheduler))?
         }
+        Work::Streams => runtime.block_on(streams::run())?,
         Work::Webhook => runtime.block_on(webhook::run())?,
         Work::Scheduler => {
             let program = args.candidate_scheduler.clone();
