@@ -97,6 +97,7 @@ pub(crate) async fn run(
         written: HashMap::new(),
         count: 0,
     };
+    controller.rt.metrics.leader.set(i64::from(controller.members.count() > 0));
     let mut tick = tokio::time::interval(CALM);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -238,11 +239,16 @@ impl Controller {
         }
     }
 
-    /// Opens and closes the ports of nodes, once it is known which ports they had.
+    /// Opens and closes the ports of nodes, once it is known which ports they had. A node that still shows our address
+    /// is served until whoever looks after it now has written its own.
     fn follow_ports(&mut self) {
         let (Some(surface), Some(nodes)) = (self.place.surface.as_mut(), &self.nodes) else { return };
-        let wanted = self.targets.keys().map(TargetKey::virtual_node);
-        let wanted = wanted.filter(|node| self.members.owns(node)).collect();
+        let (members, address, open) = (&self.members, self.place.address.as_str(), surface.ports());
+        let shows_us = |name: &str| {
+            nodes.get(name).is_some_and(|seen| seen.node.status["addresses"][0]["address"] == address)
+        };
+        let is_ours = |name: &String| members.owns(name) || open.contains_key(name) && shows_us(name);
+        let wanted = self.targets.keys().map(TargetKey::virtual_node).filter(is_ours).collect();
         let shown =
             nodes.iter().filter_map(|(name, seen)| Some((name.clone(), node::port(&seen.node.status)?)));
         surface.follow(&wanted, &shown.collect());
