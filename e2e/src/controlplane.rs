@@ -294,6 +294,7 @@ impl Plane<'_> {
                 "--kubelet-preferred-address-types=InternalIP".into(),
                 "--kubelet-use-node-status-port=true".into(),
                 "--metric-resolution=10s".into(),
+                "--kubelet-request-timeout=5s".into(),
             ],
         )
     }

@@ -67,7 +67,7 @@ pub(crate) async fn follow(teller: Teller, stop: CancellationToken) {
             }
         }
     };
-    stop.run_until_cancelled(telling).await;
+    stop.run_until_cancelled(Box::pin(telling)).await;
 }
 
 impl Teller {
@@ -124,10 +124,7 @@ impl Teller {
     async fn show(&self, event: Event) -> &'static str {
         let events = Api::<Event>::namespaced(self.rt.client.clone(), &event.namespace().unwrap_or_default());
         let params = PostParams { field_manager: Some(self.rt.manager()), ..PostParams::default() };
-        let error = match events.create(&params, &event).await {
-            Ok(_) => return "shown",
-            Err(error) => error,
-        };
+        let Err(error) = events.create(&params, &event).await else { return "shown" };
         let error = if class(&error) == Class::Conflict {
             let patch = json!({"count": event.count, "lastTimestamp": event.last_timestamp, "message": event.message});
             let params = PatchParams { field_manager: Some(self.rt.manager()), ..PatchParams::default() };
