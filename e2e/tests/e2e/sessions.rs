@@ -61,10 +61,30 @@ impl<'a> Sessions<'a> {
         self.streams.kubectl(web_sockets, arguments)
     }
 
+    /// Whether a command hears soon that its user was killed.
+    async fn hears(&self, cluster: &Cluster, web_sockets: &str, pod: &str) -> Result<bool> {
+        let file = self.streams.folder.join(format!("heard-{}-{web_sockets}", cluster.name));
+        let script = format!("echo on; cat > /dev/null; echo over > {}", file.display());
+        let (mut user, _open) = begin(self.exec(cluster, web_sockets, pod, &script)?).await?;
+        user.kill().await?;
+        let start = Instant::now();
+        while start.elapsed() < PROMPT {
+            if std::fs::exists(&file)? {
+                return Ok(true);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(false)
+    }
+
     /// A command that says that it is there and then does nothing, in the pod of this name in a cluster.
     fn command(&self, cluster: &Cluster, web_sockets: &str, pod: &str) -> Result<Command> {
+        self.exec(cluster, web_sockets, pod, "echo on; sleep 600")
+    }
+
+    fn exec(&self, cluster: &Cluster, web_sockets: &str, pod: &str, script: &str) -> Result<Command> {
         let namespace = self.streams.scene.namespace.as_str();
-        let exec = ["-n", namespace, "exec", "-i", pod, "--", "sh", "-c", "echo on; sleep 600"];
+        let exec = ["-n", namespace, "exec", "-i", pod, "--", "sh", "-c", script];
         let mut command = helm::command(self.streams.scene.ground, cluster, "kubectl", &exec)?;
         command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", web_sockets);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -298,20 +318,21 @@ pub(crate) async fn w22_sessions_of_a_target_that_is_cut_off_end(ground: &Ground
 pub(crate) async fn w22_a_cut_session_ends_promptly_on_both_sides(ground: &Ground) -> Result<()> {
     let mut sessions = Sessions::open(ground, "sessions-cut", 10_306, &["main"]).await?;
     for web_sockets in PROTOCOLS {
-        // The user's side goes: the command's input ends.
-        let file = sessions.streams.folder.join(format!("cut-{web_sockets}"));
-        let script = format!("echo on; cat > /dev/null; echo over > {}", file.display());
-        let exec = ["exec", "-i", "pod", "--", "sh", "-c", script.as_str()];
-        let mut user = sessions.kubectl(web_sockets, &exec)?.spawn().context("cannot start kubectl")?;
-        let mut lines = BufReader::new(user.stdout.take().context("no output")?).lines();
-        ensure!(lines.next_line().await?.as_deref() == Some("on"), "the command does not start");
-        user.kill().await?;
-        until(PROMPT, &format!("the command hears that its user is gone ({web_sockets})"), async || {
-            Ok(std::fs::exists(&file)?.then_some(()))
-        })
-        .await?;
-        // The far side goes: the user's command ends, as it does for somebody who is in the target.
         let (source, target) = (sessions.streams.scene.source, ground.cluster(TARGET)?);
+        // The user's side goes: the command's input ends as soon as for a user in the target.
+        let heard = (
+            sessions.hears(source, web_sockets, "pod").await?,
+            sessions.hears(target, web_sockets, &sessions.delegate().await?).await?,
+        );
+        ensure!(
+            heard.0 == heard.1,
+            "{web_sockets}: that the user is gone was heard here and in the target: {heard:?}"
+        );
+        ensure!(
+            web_sockets == "false" || heard.0,
+            "a command over WebSocket does not hear that its user is gone"
+        );
+        // The far side goes: the user's command ends, as it does for somebody who is in the target.
         let mut here = begin(sessions.command(source, web_sockets, "pod")?).await?;
         let mut there = begin(sessions.command(target, web_sockets, &sessions.delegate().await?)?).await?;
         sessions.server.signal(e2e::process::Signal::Kill).await?;
