@@ -6,7 +6,10 @@ use futures::future::LocalBoxFuture;
 
 use crate::ordinary::{devices, preemption, resource_claims, storage};
 use crate::{
-    admission, api, autoscaling, budget, bystanders, chart, cli, daemons, data, declared, drains, ends, failover, follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals, restarts, scores, services, sessions, shares, silence, sources, streams, targets, the_ground, the_recorder, told, twins, updates, workloads,
+    admission, api, autoscaling, budget, bystanders, chart, cli, daemons, data, declared, drains, ends,
+    failover, follow, grants, groups, identity, leases, ordinary, outages, owners, placement, refusals,
+    restarts, scores, services, sessions, shares, silence, sources, streams, targets, the_ground,
+    the_recorder, told, twins, updates, workloads,
 };
 
 /// What a test does.
@@ -43,15 +46,11 @@ pub(crate) fn all() -> Vec<Case> {
         contract(),
         life(),
         needs(),
-    ,
         kubelet(),
         ordinary(),
         owners::cases(),
         alone(),
-<<<<<<< HEAD
-=======
         streams_alone(),
->>>>>>> 954d6be (e2e: cut sessions are compared with those in the target; metrics-server answers in time)
     ];
     groups.into_iter().flatten().collect()
 }
