@@ -49,6 +49,7 @@ pub(crate) fn all() -> Vec<Case> {
         kubelet(),
         ordinary(),
         owners::cases(),
+        workloads::cases(),
         alone(),
         streams_alone(),
     ];
