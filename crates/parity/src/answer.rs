@@ -125,6 +125,9 @@ pub struct Answer {
     /// Ours only: where the short way that services take disagrees with the long one that names every reason.
     #[serde(skip)]
     pub contradiction: String,
+    /// Ours only: the errors of all nodes, of which one is told.
+    #[serde(skip)]
+    pub errors: Vec<String>,
     /// Ours only: the claim, namespace and name, of which devices are taken back.
     #[serde(skip)]
     pub deallocate: Option<(String, String)>,
@@ -172,6 +175,7 @@ impl Answer {
             binding: String::new(),
             last: false,
             contradiction: String::new(),
+            errors: Vec::new(),
             deallocate: None,
             preemption: None,
         }

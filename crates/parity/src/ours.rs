@@ -51,6 +51,9 @@ pub(crate) fn answers(document: &Value, upstream: &[Answer]) -> Result<Vec<Answe
     for pod in pods {
         let (mut answer, _) = answer_with(Judge::new(&profiles, &snapshot), &pod, preempt);
         let cache = caches.entry(pod.spec.scheduler_name.to_string()).or_default();
+        if answer.verdict == Verdict::Error {
+            answer.errors = errors(profiles.of(&pod), &pod, &snapshot);
+        }
         answer.contradiction = contradiction(profiles.of(&pod), cache, &pod, &snapshot, &answer);
         answer.pod = format!("{}/{}", pod.namespace, pod.name);
         if sequence && let Some(best) = answer.best.first().filter(|_| answer.verdict == Verdict::Schedulable)
@@ -66,6 +69,14 @@ pub(crate) fn answers(document: &Value, upstream: &[Answer]) -> Result<Vec<Answe
         answers.push(answer.sorted());
     }
     Ok(answers)
+}
+
+/// What is told if a node is the first at which a plugin fails, of every node.
+fn errors(framework: &Framework, pod: &PodInfo, snapshot: &Snapshot) -> Vec<String> {
+    let ask = |node: &str| framework.evaluate_node(pod, snapshot, node).err();
+    let refusals = snapshot.nodes().filter_map(|node| ask(&node.info.name));
+    let failed = refusals.filter(|no| no.code == Code::Error);
+    failed.map(|no| format!("running {:?} filter plugin: {}", no.plugin, no.message())).collect()
 }
 
 /// Counts on the pod being where its answer says, and on what its claims need for that being written.
