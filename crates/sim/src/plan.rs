@@ -274,12 +274,12 @@ fn fault(rng: &mut Rng, pace: Pace) -> Fault {
     Fault { kind, at, lasts: lasts.min(pace.healed - at), pick: rng.u64(..) }
 }
 
-/// In every third world users replace pods whose bindings are under way, from numbers of its own.
+/// In every second world users replace pods whose bindings are under way, from numbers of its own.
 fn replaced(seed: u64, pace: Pace) -> Option<Fault> {
     let mut rng = Rng::with_seed(seed ^ 0x1a7e);
     let at = rng.u64(500..pace.created);
-    let fault = Fault { kind: Kind::Replaced, at, lasts: pace.created, pick: rng.u64(..) };
-    (rng.u64(..3) == 0).then_some(fault)
+    let fault = Fault { kind: Kind::Replaced, at, lasts: pace.healed - at, pick: rng.u64(..) };
+    rng.bool().then_some(fault)
 }
 
 /// What workloads may do at the cost of others, from numbers of its own; says how many nodes each target may add.
