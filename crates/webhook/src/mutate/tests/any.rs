@@ -53,7 +53,10 @@ proptest! {
         let review: Review<'_> = serde_json::from_str(&text).unwrap();
         prop_assert!(request_is_sound(&review.request));
         let proxy = proxy(&pod);
-        prop_assert_eq!(judge(&proxy), Verdict::unchanged());
+        // Labels that collapse into one are told about each time.
+        let again = judge(&proxy);
+        let unchanged = matches!(&again, Verdict::Allowed { patch, .. } if patch.is_empty());
+        prop_assert!(unchanged, "{:?}", again);
         prop_assert_eq!(&manifest(&proxy), &pod);
         prop_assert_eq!(&proxy["future"], &pod["future"]);
         for part in ["metadata", "spec"] {
