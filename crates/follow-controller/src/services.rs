@@ -83,7 +83,7 @@ fn rewritten(metadata: &ObjectMeta, selector: &Pairs) -> Pairs {
 impl Service {
     pub(crate) fn new(metadata: &ObjectMeta, spec: &Value, (manager, reroutes): (&str, bool)) -> Self {
         let selector = selected(metadata, spec);
-        let (_, ours) = crate::shape::owned(metadata, manager);
+        let (_, ours) = api::managed::owned(metadata, manager);
         let is_true = |key: &str| annotation(metadata, key) == Some("true");
         let declared = CILIUM.iter().any(|key| is_true(key) && !ours.contains(*key));
         let is_marked = !reroutes
@@ -169,7 +169,7 @@ pub(crate) fn mark(metadata: &ObjectMeta, spec: &Value, manager: &str, reroute: 
     let gone = pairs(&spec["selector"]).into_keys().filter(|key| !wanted.contains_key(key));
     let mut changes: Map<String, Value> = gone.map(|key| (key, Value::Null)).collect();
     changes.extend(wanted.iter().map(|(key, value)| (key.clone(), json!(value))));
-    let (_, ours) = crate::shape::owned(metadata, manager);
+    let (_, ours) = api::managed::owned(metadata, manager);
     let mut annotations = Map::new();
     for key in CILIUM {
         // The user's own stays.

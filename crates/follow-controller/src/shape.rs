@@ -198,23 +198,6 @@ pub(crate) fn copy(
     copy
 }
 
-/// Keys of labels and annotations that a field manager put on an object.
-pub(crate) fn owned(metadata: &ObjectMeta, manager: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-    let keys = |list: &str| {
-        let mut found = BTreeSet::new();
-        let entries = metadata.managed_fields.iter().flatten();
-        for entry in entries.filter(|entry| entry.manager.as_deref() == Some(manager)) {
-            let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-            let fields = fields.and_then(|fields| fields.get("f:metadata")?.get(list)?.as_object());
-            found.extend(
-                fields.into_iter().flatten().filter_map(|(key, _)| Some(key.strip_prefix("f:")?.to_owned())),
-            );
-        }
-        found
-    };
-    (keys("f:labels"), keys("f:annotations"))
-}
-
 /// Whether labels or annotations are as wanted; those that others added are theirs.
 pub(crate) fn agrees(have: &Pairs, owned: &BTreeSet<String>, want: &Pairs) -> bool {
     want.iter().all(|(key, value)| have.get(key) == Some(value))
@@ -228,7 +211,7 @@ pub(crate) fn patch(
     wanted: &Value,
     manager: &str,
 ) -> Value {
-    let (labels, annotations) = owned(metadata, manager);
+    let (labels, annotations) = api::managed::owned(metadata, manager);
     let of = |value: &Value, list: &str| value["metadata"][list].as_object().cloned().unwrap_or_default();
     let pairs = |list: &str, owned: &BTreeSet<String>| {
         let (have, want) = (of(live, list), of(wanted, list));
@@ -270,7 +253,7 @@ fn difference(before: &Value, after: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Content, Side, View, Way, agrees, body, copy, metadata, owned, patch};
+    use super::{Content, Side, View, Way, agrees, body, copy, metadata, patch};
     use crate::kinds::{Kind, Object};
     use crate::rules::Rules;
     use crate::rules::tests::args;
@@ -386,7 +369,7 @@ mod tests {
             json!({"data": {"tls.key": null, "more": "Yw=="}, "metadata": {"uid": "copy", "resourceVersion": "7",
                 "labels": {"team": null}, "annotations": {"note": "m"}}})
         );
-        let (labels, _) = owned(&meta, "us");
+        let (labels, _) = api::managed::owned(&meta, "us");
         let have = meta.labels.clone().unwrap();
         assert!(agrees(&have, &labels, &have));
         let mut less = have.clone();
