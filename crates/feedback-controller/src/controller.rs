@@ -4,7 +4,7 @@ use crate::apply::{Done, apply};
 use crate::departures;
 use crate::link;
 use crate::plan::{Action, plan};
-use crate::removed::Nodes;
+use crate::removed::{Known, Shared};
 use crate::store::{Evidence, Key, Store};
 use crate::strays;
 use crate::sweep::Budget;
@@ -33,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) queue: Queue<Key>,
     pub(crate) stop: CancellationToken,
     pub(crate) budget: Budget,
-    pub(crate) nodes: Nodes,
+    pub(crate) targets: Shared<Known>,
     store: Mutex<Store>,
 }
 
@@ -67,7 +67,7 @@ pub async fn run(rt: Runtime, targets: Targets, stop: CancellationToken) -> anyh
     let context = Arc::new(Context {
         queue: Queue::new("feedback", &rt.metrics, CONCURRENCY),
         budget: Budget::default(),
-        nodes: Nodes::default(),
+        targets: Shared::default(),
         store: Mutex::default(),
         stop: stop.child_token(),
         own_uid,

@@ -4,8 +4,8 @@ use crate::apply::{Done, Error, failed};
 use crate::controller::Context;
 use crate::store::Evidence;
 use crate::views::Proxy;
-use api::names;
 use api::v1alpha1::{ClusterTarget, Target};
+use api::{TargetStatus, names};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use std::collections::HashSet;
@@ -51,40 +51,74 @@ impl<T> Shared<T> {
     }
 }
 
-/// Nodes of all Targets.
-pub(crate) type Nodes = Shared<HashSet<String>>;
+/// What all Targets stand for.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    nodes: HashSet<String>,
+    /// UIDs of the clusters that they lead to.
+    clusters: HashSet<String>,
+}
 
-/// Reads live whether a Target has the pod's node. Node names may be hashes, so Targets are listed; this
-/// happens only for pods of a Target that was deleted.
+impl Known {
+    fn add(&mut self, node: String, status: Option<TargetStatus>) {
+        self.nodes.insert(node);
+        self.clusters.extend(status.and_then(|status| status.cluster_uid));
+    }
+
+    /// Whether a Target has the pod's node or, as long as the pod is bound nowhere, leads to the cluster that was
+    /// elected for it: a Target has told its cluster before anything is elected there, and keeps it for life.
+    fn has(&self, node: &str, elected: Option<&str>) -> bool {
+        match elected {
+            Some(cluster) if node.is_empty() => self.clusters.contains(cluster),
+            _ => self.nodes.contains(node),
+        }
+    }
+}
+
+/// Reads live whether a pod has a Target. Node names may be hashes, so Targets are listed; this happens only for
+/// pods of a Target that was deleted, or when the watch of Targets is behind.
 pub(crate) async fn look_up_target(context: &Context, proxy: &Proxy) -> Result<Done, Error> {
-    let nodes = context.nodes.get(Instant::now(), nodes(context)).await;
-    let nodes = nodes.map_err(failed("list Targets for", proxy.full_name()))?;
-    let Some(nodes) = nodes else { return Err(Error::NoList { object: proxy.full_name() }) };
-    if nodes.contains(&proxy.node) {
+    let known = context.targets.get(Instant::now(), targets(context)).await;
+    let known = known.map_err(failed("list Targets for", proxy.full_name()))?;
+    let Some(known) = known else { return Err(Error::NoList { object: proxy.full_name() }) };
+    if known.has(&proxy.node, proxy.elected_target.as_deref()) {
         // The watch of Targets is behind.
         return Err(Error::Stale { object: proxy.full_name() });
     }
     Ok(Done::Learned(|evidence| Evidence { target_gone: true, ..evidence }))
 }
 
-async fn nodes(context: &Context) -> Result<HashSet<String>, kube::Error> {
+async fn targets(context: &Context) -> Result<Known, kube::Error> {
     let params = ListParams::default();
     let client = || context.rt.client.clone();
-    let all = Api::<ClusterTarget>::all(client()).list_metadata(&params).await?;
-    let mut nodes: HashSet<String> =
-        all.iter().map(|target| names::virtual_node("", &target.name_any())).collect();
-    let all = Api::<Target>::all(client()).list_metadata(&params).await?;
-    let node =
-        |namespace: Option<String>, name: &str| names::virtual_node(&namespace.unwrap_or_default(), name);
-    nodes.extend(all.iter().map(|target| node(target.namespace(), &target.name_any())));
-    Ok(nodes)
+    let mut known = Known::default();
+    for target in Api::<ClusterTarget>::all(client()).list(&params).await? {
+        known.add(names::virtual_node("", &target.name_any()), target.status);
+    }
+    for target in Api::<Target>::all(client()).list(&params).await? {
+        let namespace = target.namespace().unwrap_or_default();
+        known.add(names::virtual_node(&namespace, &target.name_any()), target.status);
+    }
+    Ok(known)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Shared;
+    use super::{Known, Shared};
+    use api::TargetStatus;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::time::Instant;
+
+    #[test]
+    fn w18_a_pod_that_is_bound_nowhere_has_the_target_of_the_cluster_elected_for_it() {
+        let status =
+            |uid: &str| Some(TargetStatus { cluster_uid: Some(uid.to_owned()), ..TargetStatus::default() });
+        let mut known = Known::default();
+        known.add("admiralty-t1".to_owned(), status("c1"));
+        known.add("admiralty-t2".to_owned(), None);
+        assert!(known.has("", Some("c1")) && !known.has("", Some("c2")));
+        assert!(known.has("admiralty-t2", Some("c2")) && !known.has("admiralty-t3", Some("c1")));
+    }
 
     #[tokio::test]
     async fn w19_all_pods_of_a_removed_target_share_one_list() {
