@@ -236,4 +236,47 @@ mod tests {
         assert_eq!(fate("", u32::MAX), 0x811c_9dc5);
         assert_eq!(fate("a", u32::MAX), 0xe40c_292c);
     }
+
+    /// A cluster with one node, a volume that it reaches, and two pods that share a claim; upstream's answer about
+    /// the first is that the volume was written for it and that the controller is late.
+    #[test]
+    fn a_volume_that_was_written_for_a_claim_is_kept_for_it_while_the_controller_is_late() {
+        let pod = |name: &str| {
+            json!({
+                "metadata": {"namespace": "default", "name": name},
+                "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+            })
+        };
+        let mut volume = json!({
+            "metadata": {"name": "v"},
+            "spec": {"accessModes": ["ReadWriteMany"], "capacity": {"storage": "1Gi"}, "storageClassName": "local"},
+            "status": {"phase": "Available"},
+        });
+        let document = json!({
+            "live": true, "sequence": true,
+            "nodes": [{"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "10"}}}],
+            "storageClasses": [{
+                "metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+                "volumeBindingMode": "WaitForFirstConsumer",
+            }],
+            "persistentVolumeClaims": [{
+                "metadata": {"namespace": "default", "name": "c"},
+                "spec": {
+                    "accessModes": ["ReadWriteMany"], "storageClassName": "local",
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }],
+            "persistentVolumes": [volume],
+            "pending": [pod("p"), pod("q")],
+        });
+        volume["metadata"]["resourceVersion"] = json!("1");
+        volume["spec"]["claimRef"] = json!({"namespace": "default", "name": "c", "uid": "default/c"});
+        let first =
+            json!({"pod": "default/p", "verdict": "schedulable", "seen": {"persistentVolumes": [volume]}});
+        let upstream = serde_json::from_value(first).expect("an answer");
+        let ours = answers(&document, &[upstream]).expect("answers");
+        let places: Vec<_> =
+            ours.iter().map(|answer| (&*answer.pod, &*answer.node, &*answer.binding)).collect();
+        assert_eq!(places, [("default/p", "n", "waiting"), ("default/q", "n", "waiting")]);
+    }
 }

@@ -164,9 +164,17 @@ pub(crate) fn snapshot(document: &Value) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
+/// Gives a claim the UID that the referee gives it: a volume that was written for the claim is kept for that UID alone.
+fn identify(claim: &mut Claim) {
+    if claim.uid.is_empty() {
+        claim.uid = format!("{}/{}", claim.namespace, claim.name);
+    }
+}
+
 fn storage(document: &Value, snapshot: &mut Snapshot) -> Result<()> {
     let volumes = snapshot.volumes_mut();
-    for claim in read(document, "persistentVolumeClaims", Claim::parse)? {
+    for mut claim in read(document, "persistentVolumeClaims", Claim::parse)? {
+        identify(&mut claim);
         volumes.set_claim(claim);
     }
     for volume in read(document, "persistentVolumes", PersistentVolume::parse)? {

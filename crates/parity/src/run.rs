@@ -232,14 +232,6 @@ fn first_writes(document: &Value, mut answers: Vec<Answer>) -> Vec<Answer> {
             written.insert(format!("claim {} for {node}", name(&claim["metadata"])));
         }
     }
-    // A volume that names its claim wholly is bound by the controller; here neither side has a UID.
-    for volume in ours::list(document, "persistentVolumes") {
-        let claim = &volume["spec"]["claimRef"];
-        if claim["uid"].is_null() && claim["name"].is_string() {
-            let volume = volume["metadata"]["name"].as_str().unwrap_or_default();
-            written.insert(format!("volume {volume} to {}", name(claim)));
-        }
-    }
     for answer in &mut answers {
         answer.writes.retain(|write| written.insert(write.clone()));
     }

@@ -147,6 +147,26 @@ fn pods_that_share_a_claim_meet_on_the_node_for_which_its_volume_is_made() {
 }
 
 #[test]
+fn pods_that_share_a_claim_meet_where_the_volume_is_that_was_written_for_it_however_late_the_controller_is() {
+    let mut snapshot = local();
+    let mut first = plan(&snapshot, &user("p", &["c"]), "n1");
+    assert!(snapshot.volumes_mut().assume(&first));
+    first.written("7");
+    let claim_ref = json!({"namespace": "default", "name": "c", "uid": "uid-c"});
+    let mut written = on_node("n1");
+    merge(&mut written, json!({"metadata": {"resourceVersion": "7"}, "spec": {"claimRef": claim_ref}}));
+    set_volume(&mut snapshot, &volume("w1", "local", written));
+    // What was seen does not go when the pod does.
+    snapshot.volumes_mut().forget(&first);
+    assert!(fits(&snapshot, &user("q", &["c"]), "n1").is_ok());
+    assert!(fits(&snapshot, &user("q", &["c"]), "n2").is_err());
+    // It is not for a later claim of the same name.
+    set_claim(&mut snapshot, &claim("c", "local", json!({"metadata": {"uid": "another"}})));
+    assert_eq!(names(&plan(&snapshot, &user("q", &["c"]), "n1")), ["v1=c"]);
+    assert!(fits(&snapshot, &user("q", &["c"]), "n2").is_ok());
+}
+
+#[test]
 fn a_plan_that_is_out_of_date_is_not_assumed_even_in_part() {
     let mut snapshot = local();
     let both = plan(&snapshot, &user("p", &["c", "d"]), "n1");
