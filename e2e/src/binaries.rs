@@ -25,6 +25,11 @@ const PROGRAMS: [&str; 10] = [
 ];
 
 const MANIFESTS: &str = "testing-manifests-2";
+/// What stands for placeholders of the manifests.
+const IMAGES: [(&str, &str); 2] = [
+    ("{{.AgnhostImage}}", "registry.k8s.io/e2e-test-images/agnhost:2.59"),
+    ("{{.BusyBoxImage}}", "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"),
+];
 
 /// Which of them.
 const PARTS: [&str; 7] = [
@@ -77,10 +82,16 @@ impl Binaries {
         Ok(Self { folder })
     }
 
-    /// The folder of public workloads that the release's own tests use.
-    #[must_use]
-    pub fn manifests(&self) -> PathBuf {
-        self.folder.join(MANIFESTS)
+    /// A manifest of the public workloads that the release's own tests use, such as `guestbook/frontend-service.yaml`,
+    /// with images for its placeholders.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn manifest(&self, path: &str) -> Result<String> {
+        let file = self.folder.join(MANIFESTS).join(path);
+        let text =
+            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        Ok(IMAGES.iter().fold(text, |text, (placeholder, image)| text.replace(placeholder, image)))
     }
 
     /// The path of one program, such as `kube-apiserver`.

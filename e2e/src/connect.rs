@@ -37,6 +37,14 @@ impl Kind {
 /// When an API server refuses an object, or the source-controller does not make the ServiceAccount in time.
 pub async fn connect(source: &Cluster, target: &Cluster, kind: &Kind) -> Result<()> {
     invite(source, target, kind).await?;
+    accept(source, target, kind).await
+}
+
+/// The source's part once it was invited: a token, and with it the Secret and the (Cluster)Target.
+///
+/// # Errors
+/// When an API server refuses an object.
+pub async fn accept(source: &Cluster, target: &Cluster, kind: &Kind) -> Result<()> {
     let token = token(target, kind.namespace(), &source.name).await?;
     let kubeconfig = pki::kubeconfig(&target.server, &target.authority, &json!({"token": token}));
     target_object(source, &target.name, kind, &kubeconfig).await

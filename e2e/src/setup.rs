@@ -11,6 +11,21 @@ use crate::install::{Charts, RELEASE, Role};
 /// The source cluster of a run.
 pub const SOURCE: &str = "source";
 
+/// Labels of a namespace whose pods are all elected.
+pub const ELECTING: [(&str, &str); 2] =
+    [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
+
+/// Creates a namespace with the same name in all clusters, in the source with every pod elected.
+///
+/// # Errors
+/// When an API server refuses it.
+pub async fn electing_namespace(ground: &Ground, name: &str) -> Result<()> {
+    for cluster in ground.clusters() {
+        cluster.create_namespace(name, if cluster.name == SOURCE { &ELECTING } else { &[] }).await?;
+    }
+    Ok(())
+}
+
 /// The targets of a run: those of its clusters that are called `target-1`, `target-2` and so on.
 pub fn targets(ground: &Ground) -> impl Iterator<Item = &Cluster> {
     ground.clusters().filter(|cluster| cluster.name.starts_with("target-"))

@@ -3,7 +3,7 @@
 
 use crate::claims::Mapping;
 use crate::labels::{BadPattern, Rewriting};
-use crate::raw::{Pod, PodChaperon};
+use crate::raw::{Pod, PodChaperon, text_map};
 use crate::v1alpha1::LabelRewriting;
 use crate::{keys, names};
 use serde_json::{Map, Value};
@@ -76,8 +76,8 @@ pub fn manifest(proxy: &Pod) -> Result<Value, Error> {
 /// The manifest cannot be read, or the label expression is invalid.
 pub fn chaperon(proxy: &Pod, origin: Origin<'_>, destination: Destination<'_>) -> Result<PodChaperon, Error> {
     let manifest = manifest(proxy)?;
-    let source_labels = string_map(&manifest["metadata"]["labels"]);
-    let source_annotations = string_map(&manifest["metadata"]["annotations"]);
+    let source_labels = text_map(&manifest["metadata"]["labels"]);
+    let source_annotations = text_map(&manifest["metadata"]["annotations"]);
     let rewriting = rewriting(&source_annotations, destination.labels)?;
 
     let mut spec = manifest["spec"].as_object().cloned().unwrap_or_default();
@@ -312,15 +312,6 @@ fn rewrite_term(term: &mut Value, rewriting: &Rewriting, labels: &BTreeMap<Strin
             }
         }
     }
-}
-
-fn string_map(value: &Value) -> BTreeMap<String, String> {
-    value
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Defines an object with typed metadata and raw `spec` and `status`.
 macro_rules! raw_kind {
@@ -185,6 +186,13 @@ fn phase_of(status: &Value) -> &str {
 #[must_use]
 pub fn is_terminal(phase: &str) -> bool {
     matches!(phase, "Succeeded" | "Failed")
+}
+
+/// Texts by key, as labels, annotations and selectors are; what is no text is left out.
+#[must_use]
+pub fn text_map(value: &Value) -> BTreeMap<String, String> {
+    let fields = value.as_object().into_iter().flatten();
+    fields.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 /// A condition of a pod's status, by its type.

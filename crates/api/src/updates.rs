@@ -5,7 +5,7 @@
 //! change: images, the deadline, further tolerations, and resources in place.
 
 use crate::labels::Rewriting;
-use crate::raw::Pod;
+use crate::raw::{Pod, text_map};
 use crate::{keys, managed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -47,11 +47,6 @@ pub struct Updates {
 /// Whether a key is mirrored at all. Binding a pod gives it labels of its node, which is another one for the delegate.
 fn is_theirs(key: &str) -> bool {
     !keys::is_ours(key) && key != LAST_APPLIED && !key.starts_with("topology.kubernetes.io/")
-}
-
-fn text_map(value: &Value) -> BTreeMap<String, String> {
-    let fields = value.as_object().into_iter().flatten();
-    fields.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 /// What differs between the keys of now and those that were submitted.
@@ -96,15 +91,20 @@ fn tolerations(spec: &Value) -> &[Value] {
 
 /// Tolerations that somebody added to the proxy pod. What it has for virtual nodes is none of the delegate's.
 fn added(proxy: &Pod, submitted: &Value) -> Vec<Value> {
-    let text = proxy.annotation(keys::PROXY_POD_SCHEDULING_CONSTRAINTS).unwrap_or_default();
-    let of_virtual_nodes: Value = serde_yaml::from_str(text).unwrap_or_default();
     let known = |toleration: &&Value| {
         let key = toleration["key"].as_str().unwrap_or_default();
-        OF_PROXIES.contains(&key)
-            || tolerations(&submitted["spec"]).contains(toleration)
-            || tolerations(&of_virtual_nodes).contains(toleration)
+        OF_PROXIES.contains(&key) || tolerations(&submitted["spec"]).contains(toleration)
     };
-    tolerations(&proxy.spec).iter().filter(|toleration| !known(toleration)).cloned().collect()
+    let mut added: Vec<Value> =
+        tolerations(&proxy.spec).iter().filter(|toleration| !known(toleration)).cloned().collect();
+    // Most pods have nothing left for which the annotation would have to be read.
+    if !added.is_empty()
+        && let Some(text) = proxy.annotation(keys::PROXY_POD_SCHEDULING_CONSTRAINTS)
+    {
+        let of_virtual_nodes: Value = serde_yaml::from_str(text).unwrap_or_default();
+        added.retain(|toleration| !tolerations(&of_virtual_nodes).contains(toleration));
+    }
+    added
 }
 
 impl Updates {

@@ -1,5 +1,6 @@
 //! What the watches bring, reduced to what decisions need. Whatever is large is dropped here.
 
+use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -289,6 +290,22 @@ pub enum Change<T, K> {
 
 /// An object by its name, None if it cannot be read: it is as if it did not exist.
 pub type Read<T> = (Name, Option<T>);
+
+impl<T> Change<Read<T>, Name> {
+    /// The same one object after another, those that are gone first: of a whole list what was known and is not in it.
+    /// Says as well whether it was the whole list.
+    pub(crate) fn one_by_one(self, known: impl FnOnce() -> Vec<Name>) -> (Vec<Read<T>>, bool) {
+        match self {
+            Change::All(objects) => {
+                let there: HashSet<Name> = objects.iter().map(|(name, _)| name.clone()).collect();
+                let gone = known().into_iter().filter(|name| !there.contains(name));
+                (gone.map(|name| (name, None)).chain(objects).collect(), true)
+            }
+            Change::Is(object) => (vec![object], false),
+            Change::Gone(name) => (vec![(name, None)], false),
+        }
+    }
+}
 
 /// What a watch saw of the objects that say where storage is. Objects of the whole cluster have an empty namespace.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,11 +1,10 @@
 //! What is kept of proxy pods and PodChaperons: at most some 3 kB each.
 
 use api::failover::Wish;
-use api::raw::confirms_revocation;
+use api::raw::{confirms_revocation, text_map};
 use api::updates::Updates;
 use api::{Failover, Pod, PodChaperon, keys};
 use runtime::TargetKey;
-use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -99,6 +98,8 @@ impl Proxy {
         if !pod.is_proxy() && !finalizers.iter().any(|finalizer| is_ours(finalizer)) {
             return None;
         }
+        let manifest = api::delegate::manifest(pod).ok();
+        let submitted = manifest.as_ref().map(|manifest| text_map(&manifest["metadata"]["annotations"]));
         let names = |list: &str, field: &str| -> Vec<String> {
             let items = pod.spec[list].as_array();
             items.into_iter().flatten().filter_map(|item| Some(item[field].as_str()?.to_owned())).collect()
@@ -115,7 +116,7 @@ impl Proxy {
             elected_chaperon: pod.annotation(keys::ELECTED_CHAPERON).map(str::to_owned),
             is_granted: pod.annotation(keys::GRANT).is_some(),
             annotations: mirrored_annotations(pod.metadata.annotations.as_ref()),
-            submitted: submitted(pod),
+            submitted: mirrored_annotations(submitted.as_ref()),
             containers: CONTAINERS.map(|(spec, _)| names(spec, "name")),
             ephemeral: ephemeral(&pod.spec),
             readiness_gates: names("readinessGates", "conditionType"),
@@ -125,7 +126,7 @@ impl Proxy {
             controller: controller(pod),
             is_named: is_named(pod),
             status: Compact::new(&pod.status),
-            updates: updates(pod),
+            updates: manifest.as_ref().and_then(|manifest| updates(pod, manifest)),
             label_pattern: pod.annotation(keys::NO_PREFIX_LABEL_REGEXP).map(str::to_owned),
         })
     }
@@ -146,9 +147,8 @@ impl Proxy {
     }
 }
 
-fn updates(pod: &Pod) -> Option<Box<Updates>> {
-    let submitted = api::delegate::manifest(pod).ok()?;
-    let updates = Updates::of(pod, &submitted, MANAGER);
+fn updates(pod: &Pod, submitted: &Value) -> Option<Box<Updates>> {
+    let updates = Updates::of(pod, submitted, MANAGER);
     (!updates.is_empty()).then(|| Box::new(updates))
 }
 
@@ -182,21 +182,6 @@ fn lease(pod: &Pod) -> Option<(u64, Duration)> {
 fn controller(pod: &Pod) -> Option<String> {
     let owners = pod.metadata.owner_references.iter().flatten();
     owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).next()
-}
-
-/// What the manifest says of them.
-fn submitted(pod: &Pod) -> BTreeMap<String, String> {
-    #[derive(Deserialize)]
-    struct Manifest {
-        metadata: Metadata,
-    }
-    #[derive(Deserialize)]
-    struct Metadata {
-        annotations: Option<BTreeMap<String, String>>,
-    }
-    let text = pod.annotation(keys::SOURCE_POD_MANIFEST).unwrap_or_default();
-    let manifest = serde_json::from_str::<Manifest>(text).ok();
-    mirrored_annotations(manifest.and_then(|manifest| manifest.metadata.annotations).as_ref())
 }
 
 fn mirrored_annotations(annotations: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {

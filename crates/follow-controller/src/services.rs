@@ -6,6 +6,7 @@
 
 use api::keys;
 use api::labels::Rewriting;
+use api::raw::text_map;
 use kube::core::ObjectMeta;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -48,18 +49,14 @@ pub(crate) struct Service {
     pub(crate) is_plain: bool,
 }
 
-fn pairs(value: &Value) -> Pairs {
-    let fields = value.as_object().into_iter().flatten();
-    fields.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
-}
-
 fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// What the user selects: what is not ours, or else what was kept.
 fn selected(metadata: &ObjectMeta, spec: &Value) -> Pairs {
-    let users: Pairs = pairs(&spec["selector"]).into_iter().filter(|(key, _)| !keys::is_ours(key)).collect();
+    let users: Pairs =
+        text_map(&spec["selector"]).into_iter().filter(|(key, _)| !keys::is_ours(key)).collect();
     if !users.is_empty() {
         return users;
     }
@@ -90,7 +87,7 @@ impl Service {
             || is_true(keys::GLOBAL)
                 && CILIUM.iter().all(|key| is_true(key))
                 && annotation(metadata, keys::ORIGINAL_SELECTOR) == Some(&written(&selector))
-                && pairs(&spec["selector"]) == rewritten(metadata, &selector);
+                && text_map(&spec["selector"]) == rewritten(metadata, &selector);
         Self {
             is_copy: annotation(metadata, keys::IS_DELEGATE).is_some(),
             declared_global: declared && spec["type"] != "ExternalName",
@@ -141,7 +138,7 @@ fn is_shared(metadata: &ObjectMeta) -> bool {
 
 /// The spec of a copy as it is, without what its cluster allocated.
 pub(crate) fn as_it_is(spec: &Value) -> Value {
-    common(spec, &pairs(&spec["selector"]))
+    common(spec, &text_map(&spec["selector"]))
 }
 
 /// Annotations by which a target's own services know that a copy is no original.
@@ -166,7 +163,7 @@ pub(crate) fn mark(metadata: &ObjectMeta, spec: &Value, manager: &str, reroute: 
         return (json!({}), json!({}));
     }
     let wanted = if reroute { rewritten(metadata, &selector) } else { selector.clone() };
-    let gone = pairs(&spec["selector"]).into_keys().filter(|key| !wanted.contains_key(key));
+    let gone = text_map(&spec["selector"]).into_keys().filter(|key| !wanted.contains_key(key));
     let mut changes: Map<String, Value> = gone.map(|key| (key, Value::Null)).collect();
     changes.extend(wanted.iter().map(|(key, value)| (key.clone(), json!(value))));
     let (_, ours) = api::managed::owned(metadata, manager);

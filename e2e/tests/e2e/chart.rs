@@ -7,7 +7,7 @@ use e2e::cluster::Cluster;
 use e2e::connect;
 use e2e::ground::Ground;
 use e2e::install::{Charts, RELEASE, Role, available};
-use e2e::setup::SOURCE;
+use e2e::setup::{SOURCE, electing_namespace};
 use e2e::wait::{SOON, until};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::ListParams;
@@ -15,7 +15,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use crate::guest::{becomes, create, fake_pod};
-use crate::installed::{electing_namespace, installed, settled};
+use crate::installed::{installed, settled};
 
 pub(crate) async fn components_become_available_and_targets_ready(ground: &Ground) -> Result<()> {
     installed(ground).await?;

@@ -12,12 +12,12 @@ use e2e::wait::{throughout, until};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{DeleteParams, DynamicObject, ListParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::budget::requests;
 use crate::guest::{becomes, fake_pod, gone, with};
+use crate::recorder::appearing;
 use crate::scene::{LONG, Scene, condition, key, merge, pinned};
 
 const KINDS: [(&str, &str); 2] = [("ConfigMap", "configmaps"), ("Secret", "secrets")];
@@ -36,10 +36,12 @@ impl Registrar {
         let births = Births::default();
         let mut tasks = Vec::new();
         for kind in ["ConfigMap", "Secret", "Pod"] {
-            let api = cluster.dynamic("v1", kind, Some(namespace));
-            // Nothing of the test is there yet; what is, is of no interest.
-            let _settled = api.list(&ListParams::default()).await?;
-            tasks.push(tokio::spawn(register(api, kind, Arc::clone(&births))));
+            let seen = Arc::clone(&births);
+            let register = move |object: &DynamicObject, version| {
+                let mut births = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                births.entry((kind.to_owned(), object.name_any())).or_insert(version);
+            };
+            tasks.push(appearing(cluster.dynamic("v1", kind, Some(namespace)), register).await?);
         }
         Ok(Self { births, tasks })
     }
@@ -48,18 +50,6 @@ impl Registrar {
         let births = self.births.lock().unwrap_or_else(PoisonError::into_inner);
         let all = births.iter().filter(|((of, _), _)| of == kind);
         all.map(|((_, name), version)| (name.clone(), *version)).collect()
-    }
-}
-
-async fn register(api: Api<DynamicObject>, kind: &'static str, births: Births) {
-    let events = watcher(api, watcher::Config::default()).default_backoff();
-    let mut events = std::pin::pin!(events.filter_map(|event| std::future::ready(event.ok())));
-    while let Some(event) = events.next().await {
-        if let watcher::Event::Apply(object) | watcher::Event::InitApply(object) = event {
-            let version = object.resource_version().and_then(|text| text.parse().ok()).unwrap_or_default();
-            let mut births = births.lock().unwrap_or_else(PoisonError::into_inner);
-            births.entry((kind.to_owned(), object.name_any())).or_insert(version);
-        }
     }
 }
 

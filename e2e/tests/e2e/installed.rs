@@ -27,16 +27,3 @@ pub(crate) async fn settled(ground: &Ground) -> Result<()> {
     }
     setup::targets_ready(ground).await
 }
-
-/// Creates a namespace with the same name in all clusters, in the source with every pod elected.
-pub(crate) async fn electing_namespace(ground: &Ground, name: &str) -> Result<()> {
-    for cluster in ground.clusters() {
-        let labels: &[(&str, &str)] = if cluster.name == setup::SOURCE {
-            &[("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")]
-        } else {
-            &[]
-        };
-        cluster.create_namespace(name, labels).await?;
-    }
-    Ok(())
-}

@@ -10,6 +10,7 @@ use e2e::cluster::Cluster;
 use e2e::ground::Ground;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DynamicObject, ListParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -19,6 +20,25 @@ use crate::scene::key;
 
 /// Labels by which owners tell their pods apart, as delegates carry them.
 const ORDINALS: [&str; 2] = ["pod-name", "job-completion-index"];
+
+/// Watches objects, once the API server has answered, and tells of each that is there, appears or changes, with its
+/// resource version.
+pub(crate) async fn appearing(
+    api: Api<DynamicObject>,
+    tell: impl Fn(&DynamicObject, u64) + Send + 'static,
+) -> Result<JoinHandle<()>> {
+    let _settled = api.list(&ListParams::default()).await?;
+    Ok(tokio::spawn(async move {
+        let events = watcher(api, watcher::Config::default()).default_backoff();
+        let mut events = std::pin::pin!(events.filter_map(|event| std::future::ready(event.ok())));
+        while let Some(event) = events.next().await {
+            if let watcher::Event::Apply(object) | watcher::Event::InitApply(object) = event {
+                let version = object.resource_version().and_then(|text| text.parse().ok());
+                tell(&object, version.unwrap_or_default());
+            }
+        }
+    }))
+}
 
 /// What happened to one pod. Times are those at which the watch told.
 #[derive(Debug, Clone)]

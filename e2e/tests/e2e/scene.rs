@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::cluster::Cluster;
 use e2e::ground::Ground;
-use e2e::setup::{SOURCE, targets};
+use e2e::setup::{SOURCE, electing_namespace, targets};
 use e2e::wait::until;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod};
@@ -14,7 +14,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::guest::is;
-use crate::installed::{electing_namespace, installed};
+use crate::installed::installed;
 use crate::recorder::{Life, Recorder};
 
 /// How long anything may take that several controllers have a part in, on a busy machine.

@@ -7,6 +7,7 @@ use e2e::connect::{Kind, apply, connect, ready};
 use e2e::ground::Ground;
 use e2e::install::{Charts, Role};
 use e2e::nodes::{Shape, create_many};
+use e2e::setup::ELECTING;
 use e2e::wait::{SOON, throughout, until};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams};
@@ -28,8 +29,7 @@ pub(crate) async fn w07_two_sources_of_one_name_leave_each_others_delegates_alon
     let named = format!("--set=clusterName={name}");
     charts.install(ground, &second, Role::Source, &[&named]).await?;
     let target = ground.cluster("target-1")?;
-    let labels = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
-    second.create_namespace(&scene.namespace, &labels).await?;
+    second.create_namespace(&scene.namespace, &ELECTING).await?;
     let kind = Kind::Namespaced(scene.namespace.clone());
     connect(&second, target, &kind).await?;
     ready(&second, "target-1", &kind).await?;
@@ -64,8 +64,7 @@ pub(crate) async fn a_cluster_may_be_its_own_target(ground: &Ground) -> Result<(
     let charts = Charts::prepare_changed(ground, "both", &[]).await?;
     charts.install(ground, &cluster, Role::Both, &[]).await?;
     let namespace = "own";
-    let labels = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
-    cluster.create_namespace(namespace, &labels).await?;
+    cluster.create_namespace(namespace, &ELECTING).await?;
     apply(&cluster, "Target", Some(namespace), "here", json!({"self": true})).await?;
     let kind = Kind::Namespaced(namespace.to_owned());
     ready(&cluster, "here", &kind).await?;

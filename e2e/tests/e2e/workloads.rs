@@ -10,24 +10,17 @@ use e2e::ground::Ground;
 use e2e::keys;
 use e2e::setup::targets;
 use e2e::wait::{throughout, until};
-use futures::StreamExt as _;
 use futures::future::{LocalBoxFuture, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::cases::Case;
 use crate::data::Storage;
 use crate::guest::{fake_pod, is};
+use crate::recorder::appearing;
 use crate::scene::{LONG, Scene, brief};
-
-/// What stands for placeholders of the manifests.
-const IMAGES: [(&str, &str); 2] = [
-    ("{{.AgnhostImage}}", "registry.k8s.io/e2e-test-images/agnhost:2.59"),
-    ("{{.BusyBoxImage}}", "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"),
-];
 
 /// A workload of the release's own tests.
 struct Workload {
@@ -58,10 +51,10 @@ const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "cassandra",
         files: &[
-            "cassandra/service.yaml",
-            "cassandra/pdb.yaml",
-            "cassandra/statefulset.yaml",
-            "cassandra/tester.yaml",
+            "statefulset/cassandra/service.yaml",
+            "statefulset/cassandra/pdb.yaml",
+            "statefulset/cassandra/statefulset.yaml",
+            "statefulset/cassandra/tester.yaml",
         ],
         pods: 6,
         claims: 3,
@@ -69,14 +62,19 @@ const WORKLOADS: [Workload; 6] = [
     },
     Workload {
         name: "zookeeper",
-        files: &["zookeeper/service.yaml", "zookeeper/statefulset.yaml"],
+        files: &["statefulset/zookeeper/service.yaml", "statefulset/zookeeper/statefulset.yaml"],
         pods: 3,
         claims: 3,
         services: &["zk"],
     },
     Workload {
         name: "etcd",
-        files: &["etcd/service.yaml", "etcd/pdb.yaml", "etcd/statefulset.yaml", "etcd/tester.yaml"],
+        files: &[
+            "statefulset/etcd/service.yaml",
+            "statefulset/etcd/pdb.yaml",
+            "statefulset/etcd/statefulset.yaml",
+            "statefulset/etcd/tester.yaml",
+        ],
         pods: 6,
         claims: 3,
         services: &["etcd"],
@@ -84,10 +82,10 @@ const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "mysql-upgrade",
         files: &[
-            "mysql-upgrade/configmap.yaml",
-            "mysql-upgrade/service.yaml",
-            "mysql-upgrade/statefulset.yaml",
-            "mysql-upgrade/tester.yaml",
+            "statefulset/mysql-upgrade/configmap.yaml",
+            "statefulset/mysql-upgrade/service.yaml",
+            "statefulset/mysql-upgrade/statefulset.yaml",
+            "statefulset/mysql-upgrade/tester.yaml",
         ],
         pods: 6,
         claims: 3,
@@ -95,7 +93,7 @@ const WORKLOADS: [Workload; 6] = [
     },
     Workload {
         name: "cockroachdb",
-        files: &["cockroachdb/service.yaml", "cockroachdb/statefulset.yaml"],
+        files: &["statefulset/cockroachdb/service.yaml", "statefulset/cockroachdb/statefulset.yaml"],
         pods: 3,
         claims: 3,
         services: &["cockroachdb"],
@@ -117,17 +115,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The objects of a manifest.
 fn read(ground: &Ground, file: &str) -> Result<Vec<Value>> {
-    let folder = ground.binaries.manifests();
-    let path = if file.contains("guestbook") || file.contains("kubectl") {
-        folder.join(file)
-    } else {
-        folder.join("statefulset").join(file)
-    };
-    let mut text =
-        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    for (placeholder, image) in IMAGES {
-        text = text.replace(placeholder, image);
-    }
+    let text = ground.binaries.manifest(file)?;
     let documents = text.split("\n---").filter(|text| text.lines().any(|line| line.starts_with("kind:")));
     documents.map(|text| serde_yaml::from_str(text).with_context(|| format!("{file} is no YAML"))).collect()
 }
@@ -161,10 +149,9 @@ impl Watch {
         let book = Arc::<Mutex<Book>>::default();
         let mut tasks = Vec::new();
         for kind in ["ConfigMap", "Secret", "PersistentVolumeClaim", "ServiceAccount", "Pod"] {
-            let api = cluster.dynamic("v1", kind, Some(namespace));
-            // Nothing of the test is there yet; what is, is of no interest.
-            let _settled = api.list(&ListParams::default()).await?;
-            tasks.push(tokio::spawn(note(api, kind, Arc::clone(&book))));
+            let seen = Arc::clone(&book);
+            let note = move |object: &DynamicObject, version| note(&seen, kind, object, version);
+            tasks.push(appearing(cluster.dynamic("v1", kind, Some(namespace)), note).await?);
         }
         Ok(Self { book, tasks })
     }
@@ -191,20 +178,14 @@ impl Drop for Watch {
     }
 }
 
-async fn note(api: Api<DynamicObject>, kind: &'static str, book: Arc<Mutex<Book>>) {
-    let events = watcher(api, watcher::Config::default()).default_backoff();
-    let mut events = std::pin::pin!(events.filter_map(|event| std::future::ready(event.ok())));
-    while let Some(event) = events.next().await {
-        if let watcher::Event::Apply(object) | watcher::Event::InitApply(object) = event {
-            let version = object.resource_version().and_then(|text| text.parse().ok()).unwrap_or_default();
-            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-            if kind == "Pod" {
-                let names = named(&object.data["spec"]);
-                book.pods.entry(object.name_any()).or_insert((version, names));
-            } else {
-                book.births.entry((kind.to_owned(), object.name_any())).or_insert(version);
-            }
-        }
+/// Notes an object that came to be, and of a pod what it names.
+fn note(book: &Mutex<Book>, kind: &'static str, object: &DynamicObject, version: u64) {
+    let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+    if kind == "Pod" {
+        let names = named(&object.data["spec"]);
+        book.pods.entry(object.name_any()).or_insert((version, names));
+    } else {
+        book.births.entry((kind.to_owned(), object.name_any())).or_insert(version);
     }
 }
 
@@ -396,9 +377,11 @@ fn written(scene: &Scene<'_>) -> Result<BTreeMap<String, usize>> {
 pub(crate) async fn w40_w41_case_035_a_settled_world_costs_no_write(ground: &Ground) -> Result<()> {
     let scene = Scene::open(ground, "settled").await?;
     let _storage = Storage::start(ground, &scene.namespace).await?;
-    for file in
-        ["mysql-upgrade/configmap.yaml", "mysql-upgrade/service.yaml", "mysql-upgrade/statefulset.yaml"]
-    {
+    for file in [
+        "statefulset/mysql-upgrade/configmap.yaml",
+        "statefulset/mysql-upgrade/service.yaml",
+        "statefulset/mysql-upgrade/statefulset.yaml",
+    ] {
         apply(&scene, file).await?;
     }
     let path = json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "mysql-read", "port": {"number": 3306}}}});

@@ -98,22 +98,11 @@ impl Model {
 
     /// True if it was the whole list.
     fn see_followed<T: Followed>(&mut self, change: Change<Read<T>, Name>, now: u64) -> bool {
-        match change {
-            Change::All(objects) => {
-                let there: HashSet<_> = objects.iter().map(|(name, _)| name.clone()).collect();
-                let gone = T::names(self.snapshot.devices()).into_iter().filter(|name| !there.contains(name));
-                for name in gone.collect::<Vec<_>>() {
-                    self.followed_is::<T>((name, None), now);
-                }
-                for object in objects {
-                    self.followed_is(object, now);
-                }
-                return true;
-            }
-            Change::Is(object) => self.followed_is(object, now),
-            Change::Gone(name) => self.followed_is::<T>((name, None), now),
+        let (objects, is_list) = change.one_by_one(|| T::names(self.snapshot.devices()));
+        for object in objects {
+            self.followed_is(object, now);
         }
-        false
+        is_list
     }
 
     fn followed_is<T: Followed>(&mut self, (name, object): Read<T>, now: u64) {

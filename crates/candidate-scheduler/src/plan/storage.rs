@@ -148,22 +148,11 @@ impl Model {
 
     /// True if it was the whole list.
     fn see_stored<T: Stored>(&mut self, change: Change<Read<T>, Name>, now: u64) -> bool {
-        match change {
-            Change::All(objects) => {
-                let there: HashSet<_> = objects.iter().map(|(name, _)| name.clone()).collect();
-                let gone = T::names(self.snapshot.volumes()).into_iter().filter(|name| !there.contains(name));
-                for name in gone.collect::<Vec<_>>() {
-                    self.stored_is::<T>((name, None), now);
-                }
-                for object in objects {
-                    self.stored_is(object, now);
-                }
-                return true;
-            }
-            Change::Is(object) => self.stored_is(object, now),
-            Change::Gone(name) => self.stored_is::<T>((name, None), now),
+        let (objects, is_list) = change.one_by_one(|| T::names(self.snapshot.volumes()));
+        for object in objects {
+            self.stored_is(object, now);
         }
-        false
+        is_list
     }
 
     fn stored_is<T: Stored>(&mut self, (name, object): Read<T>, now: u64) {

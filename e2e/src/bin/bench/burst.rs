@@ -109,9 +109,8 @@ pub(crate) async fn half(ground: &Ground, involved: &[&str], load: Load<'_>) -> 
     let pods = load.pods;
     let clusters: Vec<&Cluster> = involved.iter().map(|name| ground.cluster(name)).collect::<Result<_>>()?;
     let (first, others) = clusters.split_first().context("no cluster")?;
-    let labels = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
     for cluster in &clusters {
-        cluster.create_namespace(NAMESPACE, if others.is_empty() { &[] } else { &labels }).await?;
+        cluster.create_namespace(NAMESPACE, if others.is_empty() { &[] } else { &setup::ELECTING }).await?;
     }
     let idle = Snapshot::take(&clusters).await?;
     tokio::time::sleep(REST).await;

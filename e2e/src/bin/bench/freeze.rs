@@ -49,10 +49,7 @@ pub(crate) async fn run(pods: usize, what: What) -> Result<(String, bool)> {
     }
     setup::install(&ground, &[]).await?;
     setup::connect_all(&ground).await?;
-    for cluster in ground.clusters() {
-        let labels = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
-        cluster.create_namespace(NAMESPACE, if cluster.name == SOURCE { &labels } else { &[] }).await?;
-    }
+    setup::electing_namespace(&ground, NAMESPACE).await?;
     let disturbed = disturbed(&ground, pods, what).await?;
     eprintln!("the healthy target alone");
     let alone = alone(&ground, disturbed.rest).await?;

@@ -34,10 +34,7 @@ pub(crate) async fn run(pods: usize, targets: usize) -> Result<(String, bool)> {
     let ground = start(targets, pods).await?;
     setup::install(&ground, &[]).await?;
     setup::connect_all(&ground).await?;
-    for cluster in ground.clusters() {
-        let elects = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
-        cluster.create_namespace(NAMESPACE, if cluster.name == SOURCE { &elects } else { &[] }).await?;
-    }
+    setup::electing_namespace(&ground, NAMESPACE).await?;
     sleep(QUIET).await;
     let empty = memory(&ground)?;
     let source = ground.cluster(SOURCE)?;

@@ -29,13 +29,7 @@ pub(crate) async fn run() -> Result<(String, bool)> {
     setup::connect_all(&ground).await?;
     let source = ground.cluster(SOURCE)?;
     let target = setup::targets(&ground).next().context("no target")?;
-    target.create_namespace(NAMESPACE, &[]).await?;
-    source
-        .create_namespace(
-            NAMESPACE,
-            &[("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")],
-        )
-        .await?;
+    setup::electing_namespace(&ground, NAMESPACE).await?;
     let proxies: Api<Pod> = source.api(NAMESPACE);
     let pod = json!({"metadata": {"name": "one"}, "spec": {"containers": [{"name": "main", "image": "nowhere.example/any:1"}]}});
     proxies.create(&kube::api::PostParams::default(), &serde_json::from_value(pod)?).await?;

@@ -48,9 +48,7 @@ pub(crate) async fn run() -> Result<(String, bool)> {
     setup::install(&ground, &[]).await?;
     setup::connect_all(&ground).await?;
     let (source, target) = (ground.cluster(SOURCE)?, ground.cluster(TARGET)?);
-    let labels = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
-    target.create_namespace(NAMESPACE, &[]).await?;
-    source.create_namespace(NAMESPACE, &labels).await?;
+    setup::electing_namespace(&ground, NAMESPACE).await?;
     let _server = streams::serve(&ground, target, PORT).await?;
     let folder = target.local()?.folder.join(STREAMS);
     std::fs::write(folder.join("follow.log"), "2026-01-01T00:00:00.000000000Z stdout F first\n")?;

@@ -45,17 +45,11 @@ pub(crate) async fn run(pods: usize) -> Result<(String, bool)> {
     let targets: Vec<&Cluster> = setup::targets(&ground).collect();
     let (mut rows, mut involved) = (Vec::new(), vec![SOURCE]);
     for step in STEPS {
-        let mut joins = Vec::new();
-        for target in targets.iter().take(step).skip(involved.len().saturating_sub(1)) {
+        let (mut joins, joined) = (Vec::new(), involved.len().saturating_sub(1));
+        for target in targets.iter().take(step).skip(joined) {
             joins.push(join(&ground, target).await.with_context(|| format!("{} joins", target.name))?);
+            involved.push(target.name.as_str());
         }
-        involved.extend(
-            targets
-                .iter()
-                .take(step)
-                .skip(involved.len().saturating_sub(1))
-                .map(|target| target.name.as_str()),
-        );
         let half = half(&ground, &involved, load).await.with_context(|| format!("with {step} targets"))?;
         eprintln!("{step} targets: {:.1} pods/s", half.rate());
         rows.push(Row { targets: step, joins, half });
@@ -70,7 +64,7 @@ async fn join(ground: &Ground, target: &Cluster) -> Result<f64> {
     let kind = Kind::ClusterWide(RELEASE.to_owned());
     connect::invite(source, target, &kind).await?;
     let start = Instant::now();
-    connect::connect(source, target, &kind).await?;
+    connect::accept(source, target, &kind).await?;
     let nodes: Api<Node> = Api::all(source.client.clone());
     until(PATIENCE, "its virtual node is Ready", async || {
         let Ok(name) = setup::virtual_node(ground, &target.name).await else { return Ok(None) };

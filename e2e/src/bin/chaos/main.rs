@@ -69,11 +69,7 @@ async fn chaos(args: &Args) -> Result<Tally> {
     eprintln!("clusters are up; installing the chart");
     setup::install(&ground, &[]).await?;
     setup::connect_all(&ground).await?;
-    for cluster in ground.clusters() {
-        let elects = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
-        let labels: &[(&str, &str)] = if cluster.name == SOURCE { &elects } else { &[] };
-        cluster.create_namespace(NAMESPACE, labels).await?;
-    }
+    setup::electing_namespace(&ground, NAMESPACE).await?;
     let recorder = Recorder::start(&ground, NAMESPACE);
     let work = Work::new(&ground, args.unfenced)?;
     work.begin().await?;

@@ -26,10 +26,6 @@ const PUBLIC: [&str; 7] = [
     "guestbook/frontend-service.yaml",
     "kubectl/busybox-cronjob.yaml.in",
 ];
-const IMAGES: [(&str, &str); 2] = [
-    ("{{.AgnhostImage}}", "registry.k8s.io/e2e-test-images/agnhost:2.59"),
-    ("{{.BusyBoxImage}}", "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"),
-];
 
 /// How many pods that run for ever each workload has, by the beginning of their names.
 const LONG_RUNNING: [(&str, usize); 5] =
@@ -38,20 +34,11 @@ const LONG_RUNNING: [(&str, usize); 5] =
 /// Creates the electing namespace and applies all workloads with kubectl.
 pub(crate) async fn apply(ground: &Ground) -> Result<()> {
     let source = ground.cluster(SOURCE)?;
-    let labels = [("multicluster-scheduler", "enabled"), ("multicluster.admiralty.io/elect", "all")];
-    source.create_namespace(NAMESPACE, &labels).await?;
-    for target in setup::targets(ground) {
-        target.create_namespace(NAMESPACE, &[]).await?;
-    }
+    setup::electing_namespace(ground, NAMESPACE).await?;
     let folder = e2e::namespaces::work().join("workloads");
     std::fs::create_dir_all(&folder).context("cannot make a folder for workloads")?;
     for path in PUBLIC {
-        let file = ground.binaries.manifests().join(path);
-        let mut text =
-            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        for (placeholder, image) in IMAGES {
-            text = text.replace(placeholder, image);
-        }
+        let text = ground.binaries.manifest(path)?;
         let name = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".in");
         std::fs::write(folder.join(name), text).context("cannot write a workload")?;
     }
